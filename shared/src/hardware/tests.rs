@@ -1,0 +1,76 @@
+use super::*;
+
+fn uuid_of(text: &str) -> Claim {
+    Machine::judge(&Identity { product_uuid: Some(text.into()), ..Identity::default() }).product_uuid
+}
+
+fn serial_of(text: &str) -> Claim {
+    Machine::judge(&Identity { serial: Some(text.into()), ..Identity::default() }).serial
+}
+
+#[test]
+fn uuids_fold_and_odd_ones_are_placeholders() {
+    let canonical = Claim::Usable("00112233-4455-6677-8899-aabbccddeeff".into());
+    for text in [
+        "00112233-4455-6677-8899-AABBCCDDEEFF",
+        "00112233445566778899aabbccddeeff",
+        " 00112233-4455-6677-8899-aabbccddeeff\n",
+    ] {
+        assert_eq!(uuid_of(text), canonical, "{text:?}");
+    }
+    for text in [
+        "0011-2233445566778899aabbccddeeff",
+        "not a uuid",
+        "00000000-0000-0000-0000-000000000000",
+        "03000200-0400-0500-0006-000700080009",
+    ] {
+        assert!(matches!(uuid_of(text), Claim::Placeholder(_)), "{text:?}");
+    }
+    assert_eq!(uuid_of(" "), Claim::Absent);
+}
+
+#[test]
+fn placeholders_fold_case_blanks_and_punctuation() {
+    for text in [
+        "To be filled by O.E.M.",
+        "TO BE FILLED BY O.E.M",
+        "to-be-filled-by-oem",
+        "N O N E",
+        "0000000",
+        "...",
+        "x".repeat(257).as_str(),
+    ] {
+        assert!(matches!(serial_of(text), Claim::Placeholder(_)), "{text:?}");
+    }
+    assert_eq!(serial_of(" SN-0042 "), Claim::Usable("SN-0042".into()));
+    assert_eq!(serial_of("7"), Claim::Usable("7".into()));
+}
+
+#[test]
+fn every_row_is_folded_and_sourced() {
+    for row in PLACEHOLDERS {
+        assert!(row.folded.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{row:?}");
+        assert!(!row.source.is_empty(), "{row:?}");
+        assert!(placeholders::is_placeholder(row.kind, row.folded), "{row:?}");
+    }
+}
+
+#[test]
+fn lists_are_canonical_sorted_and_odd_members_absent() {
+    let claim = Identity {
+        macs: ["00:1A:2b:3c:4d:5f", "00-1a-2b-3c-4d-5e", "00:00:00:00:00:00", "é:::", "001a2b3c4d5e"]
+            .map(String::from)
+            .into(),
+        gpu_uuids: [
+            "GPU-00112233-4455-6677-8899-AABBCCDDEEFF",
+            "gpu-00112233445566778899aabbccddeeff",
+            "GPU-x",
+        ]
+        .map(String::from)
+        .into(),
+        ..Identity::default()
+    };
+    let machine = Machine::judge(&claim);
+    assert_eq!(machine.macs, ["00:1a:2b:3c:4d:5e", "00:1a:2b:3c:4d:5f"]);
+    assert_eq!(machine.gpu_uuids, ["GPU-00112233-4455-6677-8899-aabbccddeeff"]);
+}

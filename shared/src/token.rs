@@ -1,0 +1,145 @@
+//! The join token as its bearer writes it: `bcjt_<id without its prefix>.<secret>`, that is `bc` and the token's id
+//! (`jt_…`), a dot, and the secret (32 random bytes in 52 characters of base32).
+//!
+//! Only the canonical form parses. The relay keeps SHA-256 of the secret's text and nothing else of it.
+
+use crate::{
+    base32,
+    id::JoinTokenId,
+    secret::{Secret, same_bytes},
+};
+use sha2::{Digest as _, Sha256};
+
+/// What stands before the token's id.
+const LEAD: &str = "bc";
+/// Random bytes in a secret.
+pub const SECRET_BYTES: usize = 32;
+/// The longest bearer form: lead, id, dot, secret.
+pub const MAX_LENGTH: usize = 2 + 3 + 52 + 1 + 52;
+
+/// SHA-256 of a secret's text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SecretDigest([u8; 32]);
+
+impl SecretDigest {
+    /// The digest of this secret.
+    #[must_use]
+    pub fn of(secret: &Secret) -> Self {
+        Self(Sha256::digest(secret.expose().as_bytes()).into())
+    }
+
+    /// Back from its stored form; `None` if that is not 64 hexadecimal digits.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        crate::hex::decode(text).map(Self)
+    }
+
+    /// The stored form.
+    #[must_use]
+    pub fn to_hex(self) -> String {
+        crate::hex::encode(&self.0)
+    }
+
+    /// Whether the secret has this digest, in constant time.
+    #[must_use]
+    pub fn matches(self, secret: &Secret) -> bool {
+        same_bytes(&self.0, &Self::of(secret).0)
+    }
+}
+
+/// A parsed join token.
+pub struct JoinToken {
+    /// Which token.
+    pub id: JoinTokenId,
+    /// What proves that its bearer was given it.
+    pub secret: Secret,
+}
+
+impl JoinToken {
+    /// Makes the bearer's form from 32 random bytes, and the digest to keep.
+    #[must_use]
+    pub fn mint(id: JoinTokenId, random: &[u8; SECRET_BYTES]) -> (Self, SecretDigest) {
+        let secret = Secret::new(base32::encode(random));
+        let digest = SecretDigest::of(&secret);
+        (Self { id, secret }, digest)
+    }
+
+    /// Reads the bearer's form.
+    ///
+    /// # Errors
+    /// The text is not the canonical form; the error never repeats it.
+    pub fn parse(text: &str) -> Result<Self, InvalidToken> {
+        if text.len() > MAX_LENGTH {
+            return Err(InvalidToken::TooLong);
+        }
+        let rest =
+            text.strip_prefix(LEAD).filter(|rest| rest.starts_with("jt_")).ok_or(InvalidToken::Lead)?;
+        let (id, secret) = rest.split_once('.').ok_or(InvalidToken::Dot)?;
+        let id = id.parse().map_err(|_| InvalidToken::Id)?;
+        base32::decode::<SECRET_BYTES>(secret).ok_or(InvalidToken::Secret)?;
+        Ok(Self { id, secret: Secret::new(secret.to_owned()) })
+    }
+
+    /// The bearer's form, as a secret.
+    #[must_use]
+    pub fn bearer(&self) -> Secret {
+        Secret::new(format!("{LEAD}{}.{}", self.id, self.secret.expose()))
+    }
+}
+
+/// Where a text stops being a join token. It says the place, never the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// Longer than any token.
+    #[error("is longer than a join token ({MAX_LENGTH} characters)")]
+    TooLong,
+    /// Does not begin as one.
+    #[error("does not begin with bcjt_")]
+    Lead,
+    /// There is no dot between id and secret.
+    #[error("has no dot between its id and its secret; was it cut off?")]
+    Dot,
+    /// The id is malformed.
+    #[error("has a malformed id; copy it again")]
+    Id,
+    /// The secret is malformed.
+    #[error("has a malformed secret; copy it again, it ends in 52 characters of 0-9 and a-z")]
+    Secret,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> (JoinToken, SecretDigest) {
+        JoinToken::mint(JoinTokenId::derive(&[3; 32]), &[5; 32])
+    }
+
+    #[test]
+    fn the_bearer_form_comes_back_and_its_digest_matches() {
+        let (token, digest) = token();
+        let text = token.bearer();
+        assert!(text.expose().starts_with("bcjt_"));
+        assert_eq!(text.expose().len(), MAX_LENGTH);
+        let parsed = JoinToken::parse(text.expose()).map_err(|e| e.to_string()).unwrap();
+        assert_eq!(parsed.id, token.id);
+        assert!(digest.matches(&parsed.secret));
+        assert!(SecretDigest::from_hex(&digest.to_hex()).unwrap().matches(&parsed.secret));
+        assert!(!digest.matches(&Secret::new("other".into())));
+    }
+
+    #[test]
+    fn anything_but_the_canonical_form_is_refused_by_its_place() {
+        let (token, _) = token();
+        let text = token.bearer().expose().to_owned();
+        let refused = |text: &str| JoinToken::parse(text).err();
+        assert_eq!(refused(""), Some(InvalidToken::Lead));
+        assert_eq!(refused(&text.to_uppercase()), Some(InvalidToken::Lead));
+        assert_eq!(refused(&text[2..]), Some(InvalidToken::Lead));
+        assert_eq!(refused(&text[..40]), Some(InvalidToken::Dot));
+        assert_eq!(refused("bcjt_0.1"), Some(InvalidToken::Id));
+        assert_eq!(refused(&text[..text.len() - 1]), Some(InvalidToken::Secret));
+        assert_eq!(refused(&format!("{}z", &text[..text.len() - 1])), Some(InvalidToken::Secret));
+        assert_eq!(refused(&format!("{text}\n")), Some(InvalidToken::TooLong));
+    }
+}
