@@ -1,1 +1,3 @@
+//! The `bcd` program.
+
 fn main() {}

@@ -1,1 +1,3 @@
+//! The `relay` program.
+
 fn main() {}

@@ -78,7 +78,8 @@ mod tests {
         assert_eq!(encode(&[0xff; 5]), "zzzzzzzz");
         assert_eq!(encode(&[0; 16]), "0".repeat(26));
         for seed in 0..=255u8 {
-            let bytes: [u8; 32] = std::array::from_fn(|i| seed.wrapping_mul(31).wrapping_add(i as u8 * 7));
+            let bytes: [u8; 32] =
+                std::array::from_fn(|i| seed.wrapping_mul(31).wrapping_add(u8::try_from(i).unwrap() * 7));
             let text = encode(&bytes);
             assert_eq!(text.len(), 52);
             assert!(is_base32(&text));
