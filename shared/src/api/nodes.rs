@@ -1,0 +1,217 @@
+//! compute/nodes: the machines that joined.
+
+use super::{
+    Access, Op, PageLimit, Phase,
+    access::{Action, Scope},
+    join_tokens::Hosted,
+    node::Trust,
+};
+use crate::{
+    bounded::{Label, Name, TenantId},
+    hardware::Identity,
+    id::{JoinTokenId, NodeId},
+    time::Timestamp,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Lists a pool's nodes.
+pub const LIST: Op<ListNodes, NodeList> = Op::read(
+    "compute.nodes.list",
+    Access::May(Action::NodesRead, Scope::ComputePool),
+    Phase::V0_1,
+    "List a pool's nodes, without the released ones unless told otherwise.",
+);
+/// Shows a node.
+pub const GET: Op<GetNode, NodeAnswer> = Op::read(
+    "compute.nodes.get",
+    Access::May(Action::NodesRead, Scope::ComputePool),
+    Phase::V0_1,
+    "Show a node.",
+);
+/// Bans a node.
+pub const BAN: Op<BanNode, NodeAnswer> = Op::mutation(
+    "compute.nodes.ban",
+    Access::May(Action::NodesBan, Scope::ComputePool),
+    Phase::V0_1,
+    "Ban a node and its key: it is refused from its next request on.",
+);
+/// Ends a ban.
+pub const UNBAN: Op<GetNode, NodeAnswer> = Op::mutation(
+    "compute.nodes.unban",
+    Access::May(Action::NodesBan, Scope::ComputePool),
+    Phase::V0_1,
+    "End a node's ban; CONFLICT if its identity is taken meanwhile.",
+);
+/// Lets a node go.
+pub const RELEASE: Op<GetNode, NodeAnswer> = Op::mutation(
+    "compute.nodes.release",
+    Access::May(Action::NodesRelease, Scope::ComputePool),
+    Phase::V0_1,
+    "Release a node: its certificate ends, its identity is free.",
+);
+
+/// Which nodes to list.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListNodes {
+    /// The pool's tenant.
+    pub tenant_id: TenantId,
+    /// The pool.
+    pub pool_id: Name,
+    /// Also released ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include_released: Option<bool>,
+    /// The page's size, 100 unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// The last page's cursor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<NodeId>,
+}
+
+/// Which node.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetNode {
+    /// The pool's tenant.
+    pub tenant_id: TenantId,
+    /// The pool.
+    pub pool_id: Name,
+    /// The node.
+    pub node_id: NodeId,
+}
+
+/// A node to ban.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BanNode {
+    /// The pool's tenant.
+    pub tenant_id: TenantId,
+    /// The pool.
+    pub pool_id: Name,
+    /// The node.
+    pub node_id: NodeId,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Label>,
+    /// Claimed identifiers that the ban covers too; its key is always covered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2))]
+    pub identifiers: Option<Vec<BannedIdentifier>>,
+}
+
+/// A claimed identifier that a ban may cover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum BannedIdentifier {
+    /// The product UUID.
+    ProductUuid,
+    /// The serial number.
+    Serial,
+}
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeState {
+    /// A member of its pool.
+    Live,
+    /// Refused until unbanned.
+    Banned,
+    /// Gone; its identity is free.
+    Released,
+}
+
+impl NodeState {
+    /// As the wire and the store say it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Banned => "banned",
+            Self::Released => "released",
+        }
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Node {
+    /// Its id.
+    pub node_id: NodeId,
+    /// The pool's tenant.
+    pub tenant_id: String,
+    /// The pool.
+    pub pool_id: String,
+    /// Where it is in its life.
+    pub state: NodeState,
+    /// Raised by each reclaim.
+    pub generation: i64,
+    /// What the relay takes it for.
+    pub trust: Trust,
+    /// Where its bcd is hosted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosted: Option<Hosted>,
+    /// What it said it is when it joined.
+    pub identity: Identity,
+    /// Members of the identity that hold a vendor's default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placeholders: Vec<String>,
+    /// What it said it is in its last heartbeat, where that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_identity: Option<Identity>,
+    /// SHA-256 of its key's SubjectPublicKeyInfo.
+    pub key_sha256: String,
+    /// The token it joined with.
+    pub token_id: JoinTokenId,
+    /// The address it joined from.
+    pub remote_address: String,
+    /// The name of the cluster node it runs as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes_node_name: Option<String>,
+    /// bcd's version.
+    pub agent_version: String,
+    /// Its certificate.
+    pub certificate: CertificateInfo,
+    /// When it first joined.
+    pub created_at: Timestamp,
+    /// When it last joined.
+    pub joined_at: Timestamp,
+    /// When it was last heard of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_at: Option<Timestamp>,
+    /// Why it was banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban_reason: Option<String>,
+}
+
+/// A node's certificate, for people.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateInfo {
+    /// Its serial number, hexadecimal.
+    pub serial: String,
+    /// When it ends.
+    pub expires_at: Timestamp,
+}
+
+/// One node.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeAnswer {
+    /// The node.
+    pub node: Node,
+}
+
+/// A page of nodes.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeList {
+    /// In order of id.
+    pub nodes: Vec<Node>,
+    /// Where the next page begins; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<NodeId>,
+}
