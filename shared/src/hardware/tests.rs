@@ -1,3 +1,5 @@
+//! Placeholders and identities, on what vendors really ship.
+
 use super::*;
 
 fn uuid_of(text: &str) -> Claim {
