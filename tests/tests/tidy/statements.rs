@@ -1,0 +1,61 @@
+//! Every SQL statement of the store is in its file's `STATEMENTS`, which a test prepares on both databases.
+
+use crate::{
+    scan::{code, production, without_comments, words},
+    tree::Tree,
+};
+
+/// How a statement begins.
+const VERBS: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
+
+/// A statement that is not listed is never prepared by the test.
+pub(crate) fn statements(tree: &Tree) -> Vec<String> {
+    let mut findings = Vec::new();
+    for file in tree.rust().filter(|file| file.path.starts_with("relay/src/store/")) {
+        let code = code(&file.text);
+        let code = production(&code);
+        let listed = list_of(code);
+        for name in constants(code, &without_comments(&file.text)) {
+            if words(listed, name).is_empty() {
+                findings.push(format!("{}: {name} is not in STATEMENTS", file.path));
+            }
+        }
+    }
+    findings
+}
+
+/// What stands between `STATEMENTS` and the end of its declaration.
+fn list_of(code: &str) -> &str {
+    words(code, "STATEMENTS")
+        .into_iter()
+        .find(|at| code.get(..*at).is_some_and(|before| before.trim_end().ends_with("const")))
+        .and_then(|at| code.get(at..))
+        .and_then(|rest| rest.split_once('='))
+        .and_then(|(_, rest)| rest.split_once(';'))
+        .map_or("", |(list, _)| list)
+}
+
+/// The constants whose text is a statement. `code` and `text` have the same positions.
+fn constants<'a>(code: &'a str, text: &str) -> Vec<&'a str> {
+    let statement = |at: usize| {
+        let rest = code.get(at + "const".len()..)?;
+        let (name, _) = rest.split_once(':')?;
+        let equals = rest.split(';').next()?.find('=')?;
+        let value = text.get(at + "const".len() + equals + 1..)?;
+        let value = value
+            .trim_start()
+            .trim_start_matches(['r', '#'])
+            .strip_prefix('"')?
+            .trim_start_matches(['\\', '\n', ' ']);
+        VERBS.iter().any(|verb| value.starts_with(verb)).then(|| name.trim())
+    };
+    words(code, "const").into_iter().filter_map(statement).collect()
+}
+
+#[test]
+fn an_unlisted_statement_is_found() {
+    let text = "const A: &str = \"SELECT 1\";\nconst B: &str =\n    r\"UPDATE b SET c = 1\";\nconst C: &str = \"c\";\n\
+                pub const STATEMENTS: &[&str] = &[A];\n";
+    let tree = Tree::sample(&[("relay/src/store/nodes.rs", text), ("relay/src/api/nodes.rs", text)]);
+    assert_eq!(statements(&tree), ["relay/src/store/nodes.rs: B is not in STATEMENTS"]);
+}
