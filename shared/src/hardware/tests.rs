@@ -49,7 +49,48 @@ fn placeholders_fold_case_blanks_and_punctuation() {
 }
 
 #[test]
+fn real_values_that_look_like_defaults_are_usable() {
+    for text in
+        ["SN-0042", "123456789-07", "NONE0042", "MB-1234567891", "VMware-56 4d 0f 6c", "0000000007", "ABC"]
+    {
+        assert!(matches!(serial_of(text), Claim::Usable(_)), "{text:?}");
+    }
+    for text in ["4c4c4544-0042-3510-8052-b3c04f4b4e32", "76006b9c-c49c-0000-0000-000000000000"] {
+        assert!(matches!(uuid_of(text), Claim::Usable(_)), "{text:?}");
+    }
+}
+
+#[test]
+fn defaults_from_the_field_are_placeholders_however_they_are_written() {
+    for text in [
+        "Default_string",
+        "System Serial Number ",
+        "SYS-1234567890",
+        "Chassis Serial Number",
+        "<BAD INDEX>",
+        "[Empty]",
+        "n/a",
+        "................",
+        "XXXXXXXXXXXX",
+    ] {
+        assert!(matches!(serial_of(text), Claim::Placeholder(_)), "{text:?}");
+    }
+    for text in [
+        "00020003-0004-0005-0006-000700080009",
+        "FEFEFEFE-FEFE-FEFE-FEFE-FEFEFEFEFEFE",
+        "11111111-1111-1111-1111-111111111111",
+        "{DEADBEEF-DEAD-BEEF-DEAD-BEEFDEADBEEF}",
+    ] {
+        assert!(matches!(uuid_of(text), Claim::Placeholder(_)), "{text:?}");
+    }
+}
+
+#[test]
 fn every_row_is_folded_and_sourced() {
+    let mut values: Vec<_> = PLACEHOLDERS.iter().map(|row| row.folded).collect();
+    values.sort_unstable();
+    values.dedup();
+    assert_eq!(values.len(), PLACEHOLDERS.len(), "a row is there twice");
     for row in PLACEHOLDERS {
         assert!(row.folded.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{row:?}");
         assert!(!row.source.is_empty(), "{row:?}");
