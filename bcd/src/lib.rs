@@ -1,1 +1,3 @@
-//! bcd
+//! bcd, the daemon on the node: says what the machine is, joins a pool with a key of its own, renews, sends heartbeats.
+
+pub mod identity;
