@@ -1,0 +1,31 @@
+//! What a client reads from an answer, and what a machine claims to be: any JSON gives a value with one spelling.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use shared::{
+    hardware::{Identity, Machine},
+    problem::Problem,
+};
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(problem) = serde_json::from_slice::<Problem>(data) {
+        let text = serde_json::to_vec(&problem).expect("a problem can be written");
+        let again: Problem = serde_json::from_slice(&text).expect("a written problem can be read");
+        assert_eq!(again, problem);
+        assert!(problem.to_string().starts_with(problem.code.as_str()));
+    }
+    if let Ok(identity) = serde_json::from_slice::<Identity>(data) {
+        let text = serde_json::to_vec(&identity).expect("an identity can be written");
+        let again: Identity = serde_json::from_slice(&text).expect("a written identity can be read");
+        assert_eq!(again, identity);
+        // A usable value stays what it is when its canonical form is judged again.
+        let machine = Machine::judge(&identity);
+        let judged = Machine::judge(&machine.to_identity());
+        for (claim, again) in
+            [(&machine.product_uuid, &judged.product_uuid), (&machine.serial, &judged.serial)]
+        {
+            assert!(claim.usable().is_none() || claim == again);
+        }
+        assert!(machine.macs == judged.macs && machine.gpu_uuids == judged.gpu_uuids);
+    }
+});
