@@ -1,1 +1,4 @@
 //! relay
+#![forbid(unsafe_code)]
+
+pub mod store;

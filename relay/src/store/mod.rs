@@ -1,0 +1,242 @@
+//! The store: every row that the relay keeps, in SQLite or PostgreSQL, by SQL that is written once.
+//!
+//! A change is one [`Store::transact`]: lock, judge, change, write the event, all or nothing, tried again where
+//! others were in its way. The network is never touched inside, and no other transaction is begun inside: SQLite has
+//! one writer (`writer`), which would wait for itself.
+//!
+//! One file per table family lies beside this one, with functions over [`Tx`] and its list of `STATEMENTS`, which a
+//! test prepares on both databases. They know nothing of which database it is; `dialect` alone does.
+
+mod dialect;
+mod error;
+mod migrate;
+mod retry;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod tx;
+mod value;
+mod writer;
+
+pub use self::{
+    error::{Fault, RetryReason, StoreError, StoreFault},
+    migrate::Applied,
+    retry::Retries,
+    tx::Tx,
+    value::{Row, Value},
+};
+
+use self::{
+    dialect::{Address, Dialect},
+    retry::{Jitter, MAX_RETRIES},
+    writer::Writer,
+};
+use futures_util::future::BoxFuture;
+use sqlx::AnyPool;
+use std::sync::Arc;
+
+/// The `STATEMENTS` of every table family.
+const FAMILIES: &[&[&str]] = &[migrate::STATEMENTS];
+
+/// Every statement that the relay runs, but for those that make the schema.
+pub fn statements() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().flat_map(|family| family.iter().copied())
+}
+
+/// The database. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    dialect: Dialect,
+    /// SQLite's readers; all connections to PostgreSQL.
+    pool: AnyPool,
+    /// SQLite only.
+    writer: Option<Writer>,
+    retries: Retries,
+    jitter: Jitter,
+}
+
+impl Store {
+    /// Opens `sqlite://PATH`, making the file (mode 0600) if it is not there, or `postgres://…`.
+    ///
+    /// # Errors
+    /// The URL is no good, or the database can't be reached.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        let address = Address::parse(url)?;
+        let dialect = address.dialect;
+        let mut writer = None;
+        if dialect.has_one_writer() {
+            address.make_file().await?;
+            writer = Some(Writer::open(address.clone()).await?);
+        }
+        let pool = address.pool().await?;
+        let inner = Inner { dialect, pool, writer, retries: Retries::default(), jitter: Jitter::default() };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Runs `work` in one transaction and answers when it is on disk. An `Err` rolls back. A store error that
+    /// another try may cure is retried up to 10 times, so `work` must have no effect but on the store; `context`
+    /// holds what it needs. `name` says which operation it is, in logs.
+    ///
+    /// ```ignore
+    /// store.transact("joinTokens.create", (&token, now), |tx, (token, now)| Box::pin(create(tx, token, *now))).await
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `work`, and [`StoreError`] as one of them.
+    pub async fn transact<C, T, E, F>(&self, name: &'static str, context: C, work: F) -> Result<T, E>
+    where
+        C: Send + Sync,
+        T: Send,
+        E: From<StoreError> + StoreFault + Send,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>> + Send + Sync,
+    {
+        let mut retry = 0;
+        loop {
+            let result = match &self.inner.writer {
+                Some(writer) => self.write_in_batch(writer, retry > 0, &context, &work).await,
+                None => self.write_in_pool(&context, &work).await,
+            };
+            if !self.worth_a_retry(name, retry, &result) {
+                return result;
+            }
+            tokio::time::sleep(self.inner.jitter.wait(retry)).await;
+            retry += 1;
+        }
+    }
+
+    /// Runs `work` on one committed state of the database, beside writers and other readers. It can't write.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`StoreError`] as one of them.
+    pub async fn read<C, T, E, F>(&self, name: &'static str, context: C, work: F) -> Result<T, E>
+    where
+        C: Send + Sync,
+        T: Send,
+        E: From<StoreError> + StoreFault + Send,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>> + Send + Sync,
+    {
+        let mut retry = 0;
+        loop {
+            let result = self.read_in_pool(&context, &work).await;
+            if !self.worth_a_retry(name, retry, &result) {
+                return result;
+            }
+            tokio::time::sleep(self.inner.jitter.wait(retry)).await;
+            retry += 1;
+        }
+    }
+
+    /// Brings the schema up to this binary's version. Several relays may do so at once.
+    ///
+    /// # Errors
+    /// The database is newer than this binary, or a statement failed; what was not finished left nothing behind.
+    pub async fn migrate(&self) -> Result<Applied, StoreError> {
+        migrate::migrate(self, migrate::MIGRATIONS).await
+    }
+
+    /// Whether the database answers, for `/readyz`.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let answer = sqlx::query("SELECT 1").execute(&self.inner.pool).await;
+        answer.map(drop).map_err(|error| self.inner.dialect.classify(error))
+    }
+
+    /// Commits what is pending and closes all connections. Later calls fail.
+    pub async fn close(&self) {
+        self.inner.pool.close().await;
+        if let Some(writer) = &self.inner.writer {
+            writer.close().await;
+        }
+    }
+
+    /// How often transactions were tried again.
+    #[must_use]
+    pub fn retries(&self) -> &Retries {
+        &self.inner.retries
+    }
+
+    /// Commits of the SQLite writer since it was opened; fewer than changes where they shared. `None` on PostgreSQL.
+    #[must_use]
+    pub fn shared_commits(&self) -> Option<u64> {
+        self.inner.writer.as_ref().map(Writer::commits)
+    }
+
+    async fn write_in_batch<C, T, E, F>(
+        &self,
+        writer: &Writer,
+        alone: bool,
+        context: &C,
+        work: &F,
+    ) -> Result<T, E>
+    where
+        E: From<StoreError>,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>>,
+    {
+        let mut turn = writer.enter(alone).await?;
+        let mut tx = Tx::new(turn.connection()?, self.inner.dialect);
+        let result = work(&mut tx, context).await;
+        let result = tx.settle(result);
+        turn.leave(result.is_ok()).await?.committed().await?;
+        result
+    }
+
+    async fn write_in_pool<C, T, E, F>(&self, context: &C, work: &F) -> Result<T, E>
+    where
+        E: From<StoreError>,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>>,
+    {
+        let dialect = self.inner.dialect;
+        let classify = |error| dialect.classify(error);
+        let mut transaction = self.inner.pool.begin_with(dialect.begin()).await.map_err(classify)?;
+        let mut tx = Tx::new(&mut transaction, dialect);
+        let result = work(&mut tx, context).await;
+        let result = tx.settle(result);
+        if result.is_ok() {
+            transaction.commit().await.map_err(|error| classify(error).at_commit())?;
+        } else {
+            roll_back(transaction, dialect).await;
+        }
+        result
+    }
+
+    async fn read_in_pool<C, T, E, F>(&self, context: &C, work: &F) -> Result<T, E>
+    where
+        E: From<StoreError>,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>>,
+    {
+        let dialect = self.inner.dialect;
+        let begun = self.inner.pool.begin_with(dialect.begin_read()).await;
+        let mut transaction = begun.map_err(|error| dialect.classify(error))?;
+        let mut tx = Tx::new(&mut transaction, dialect);
+        let result = work(&mut tx, context).await;
+        let result = tx.settle(result);
+        roll_back(transaction, dialect).await;
+        result
+    }
+
+    fn worth_a_retry<T, E: StoreFault>(&self, name: &'static str, retry: u32, result: &Result<T, E>) -> bool {
+        let Some(error) = result.as_ref().err().and_then(E::store_error) else { return false };
+        let Some(reason) = error.retry_reason() else { return false };
+        if retry >= MAX_RETRIES {
+            tracing::warn!(operation = name, %error, "given up after {MAX_RETRIES} retries");
+            return false;
+        }
+        self.inner.retries.count(reason);
+        tracing::debug!(operation = name, %error, retry, "trying again");
+        true
+    }
+}
+
+/// A rollback that fails means a dead connection, which rolls back by itself; the pool finds out at its next use.
+async fn roll_back(transaction: sqlx::Transaction<'_, sqlx::Any>, dialect: Dialect) {
+    if let Err(error) = transaction.rollback().await {
+        tracing::debug!(error = %dialect.classify(error), "rolling back");
+    }
+}

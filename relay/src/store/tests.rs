@@ -1,0 +1,468 @@
+//! The store on both databases: exactness, atomicity, retries, what comes back, what errors say.
+
+use super::{testing::*, *};
+use serde::Deserialize;
+use shared::time::Timestamp;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const CREATE: &str = "CREATE TABLE counters (id TEXT PRIMARY KEY, uses BIGINT NOT NULL, note TEXT)";
+const ADD: &str = "INSERT INTO counters (id, uses, note) VALUES ($1, $2, $3)";
+const LOAD: &str = "SELECT uses, note FROM counters WHERE id = $1";
+const SAVE: &str = "UPDATE counters SET uses = $2 WHERE id = $1";
+const CONSUME: &str = "UPDATE counters SET uses = uses + 1 WHERE id = $1 AND uses < $2 RETURNING uses";
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("exhausted at {0}")]
+    Exhausted(i64),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl StoreFault for Refusal {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Exhausted(_) => None,
+        }
+    }
+}
+
+/// Makes the table with one counter, `t1`, at 0.
+pub(super) async fn one_counter(store: &Store) {
+    let made: Result<(), StoreError> = store
+        .transact("test.create", (), |tx, ()| {
+            Box::pin(async move {
+                tx.execute(CREATE, &[]).await?;
+                tx.execute(ADD, &["t1".into(), 0.into(), None::<&str>.into()]).await?;
+                Ok(())
+            })
+        })
+        .await;
+    made.expect("the table is made");
+}
+
+pub(super) async fn uses(store: &Store) -> i64 {
+    let uses: Result<i64, StoreError> = store
+        .read("test.uses", (), |tx, ()| {
+            Box::pin(async move { tx.fetch_one(LOAD, &["t1".into()]).await?.integer("uses") })
+        })
+        .await;
+    uses.expect("the counter is there")
+}
+
+/// Read, then write: the way that loses updates where rows are not locked.
+pub(super) async fn consume(tx: &mut Tx<'_>, id: &str, max: i64) -> Result<i64, Refusal> {
+    let row = tx.lock_optional(LOAD, &[id.into()]).await?.ok_or(StoreError::Race)?;
+    let uses = row.integer("uses")?;
+    if uses >= max {
+        return Err(Refusal::Exhausted(uses));
+    }
+    tx.execute(SAVE, &[id.into(), (uses + 1).into()]).await?;
+    Ok(uses + 1)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_concurrent_consumes_of_ten_admit_ten() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..50 {
+            let store = store.clone();
+            tasks.spawn(async move {
+                let id = String::from("t1");
+                store
+                    .transact("test.consume", (&id, 10), |tx, (id, max)| Box::pin(consume(tx, id, *max)))
+                    .await
+            });
+        }
+        let results = tasks.join_all().await;
+        let mut admitted: Vec<i64> =
+            results.iter().filter_map(|result| result.as_ref().ok().copied()).collect();
+        admitted.sort_unstable();
+        assert_eq!(admitted, (1..=10).collect::<Vec<_>>());
+        let refused = results.iter().filter(|result| matches!(result, Err(Refusal::Exhausted(10)))).count();
+        assert_eq!(refused, 40, "{results:?}");
+        assert_eq!(uses(&store).await, 10);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_statement_consumes_exactly_too() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..50 {
+            let store = store.clone();
+            tasks.spawn(async move {
+                let admitted: Result<bool, StoreError> = store
+                    .transact("test.consume", (), |tx, ()| {
+                        Box::pin(async move {
+                            let row = tx.fetch_optional(CONSUME, &["t1".into(), 10.into()]).await?;
+                            Ok(row.is_some())
+                        })
+                    })
+                    .await;
+                admitted.expect("nobody fails")
+            });
+        }
+        assert_eq!(tasks.join_all().await.iter().filter(|admitted| **admitted).count(), 10);
+        assert_eq!(uses(&store).await, 10);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_relays_on_one_postgresql_are_exact_together() {
+    on_postgres_url(async |url| {
+        let stores = [Store::open(&url).await.unwrap(), Store::open(&url).await.unwrap()];
+        one_counter(&stores[0]).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for turn in 0..40 {
+            let store = stores[turn % 2].clone();
+            tasks.spawn(async move {
+                store.transact("test.consume", (), |tx, ()| Box::pin(consume(tx, "t1", 10))).await.is_ok()
+            });
+        }
+        assert_eq!(tasks.join_all().await.iter().filter(|admitted| **admitted).count(), 10);
+        assert_eq!(uses(&stores[0]).await, 10);
+        for store in stores {
+            store.close().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_rolls_everything_back() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let result: Result<(), Refusal> = store
+            .transact("test.refuse", (), |tx, ()| {
+                Box::pin(async move {
+                    tx.execute(SAVE, &["t1".into(), 7.into()]).await?;
+                    Err(Refusal::Exhausted(7))
+                })
+            })
+            .await;
+        assert!(matches!(result, Err(Refusal::Exhausted(7))), "{result:?}");
+        assert_eq!(uses(&store).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_failed_statement_ends_the_transaction_whatever_the_work_says() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let result: Result<(), StoreError> = store
+            .transact("test.swallow", (), |tx, ()| {
+                Box::pin(async move {
+                    tx.execute(SAVE, &["t1".into(), 7.into()]).await?;
+                    let twice = tx.execute(ADD, &["t1".into(), 0.into(), None::<&str>.into()]).await;
+                    assert!(matches!(twice, Err(StoreError::Unique(_))), "{twice:?}");
+                    let after = tx.execute(SAVE, &["t1".into(), 8.into()]).await;
+                    assert!(matches!(after, Err(StoreError::Unique(_))), "{after:?}");
+                    Ok(())
+                })
+            })
+            .await;
+        assert!(matches!(result, Err(StoreError::Unique(_))), "{result:?}");
+        assert_eq!(uses(&store).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_race_is_tried_again_and_counted() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let tries = AtomicU32::new(0);
+        let result: Result<u32, StoreError> = store
+            .transact("test.race", &tries, |tx, tries| {
+                Box::pin(async move {
+                    tx.execute(SAVE, &["t1".into(), 3.into()]).await?;
+                    match tries.fetch_add(1, Ordering::Relaxed) {
+                        0 | 1 => Err(StoreError::Race),
+                        third => Ok(third),
+                    }
+                })
+            })
+            .await;
+        assert_eq!(result.unwrap(), 2);
+        assert_eq!(store.retries().race.load(Ordering::Relaxed), 2);
+
+        let tries = AtomicU32::new(0);
+        let result: Result<(), StoreError> = store
+            .transact("test.race", &tries, |_, tries| {
+                Box::pin(async move {
+                    tries.fetch_add(1, Ordering::Relaxed);
+                    Err(StoreError::Race)
+                })
+            })
+            .await;
+        assert!(matches!(result, Err(StoreError::Race)));
+        assert_eq!(tries.load(Ordering::Relaxed), 11, "one try and ten retries");
+        assert_eq!(
+            store.retries().by_reason(),
+            [("busy", 0), ("serialization", 0), ("race", 12), ("batch_lost", 0)]
+        );
+    })
+    .await;
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct Document {
+    a: Vec<u8>,
+}
+
+const MIXED: &str = "SELECT CAST($1 AS TEXT) AS t, CAST($2 AS BIGINT) AS n, CAST($3 AS TEXT) AS no_text, \
+     CAST($4 AS BIGINT) AS no_number, CAST($5 AS BIGINT) AS flag, CAST($6 AS BIGINT) AS at, CAST($7 AS TEXT) AS doc, \
+     CASE WHEN 1 = 1 THEN 1 ELSE 0 END AS small";
+
+#[tokio::test]
+async fn values_come_back_as_they_went_in() {
+    on_both(async |store| {
+        let at = Timestamp::from_millis(1_767_323_045_678);
+        let text = String::from("Grüße, 'quoted' $1 ;");
+        let read: Result<(), StoreError> = store
+            .read("test.values", (&text, at), |tx, (text, at)| {
+                Box::pin(async move {
+                    let args = [
+                        (*text).into(),
+                        i64::MIN.into(),
+                        None::<&str>.into(),
+                        None::<i64>.into(),
+                        true.into(),
+                        (*at).into(),
+                        r#"{"a":[1,2]}"#.into(),
+                    ];
+                    let row = tx.fetch_one(MIXED, &args).await?;
+                    assert_eq!(row.text("t")?, **text);
+                    assert_eq!(row.maybe_text("t")?.as_ref(), Some(*text));
+                    assert_eq!(row.integer("n")?, i64::MIN);
+                    assert_eq!(row.maybe_text("no_text")?, None);
+                    assert_eq!(row.maybe_integer("no_number")?, None);
+                    assert_eq!(row.maybe_time("no_number")?, None);
+                    assert_eq!(row.maybe_json::<Document>("no_text")?, None);
+                    assert!(row.flag("flag")?);
+                    assert!(row.flag("small")?);
+                    assert_eq!(row.time("at")?, *at);
+                    assert_eq!(row.json::<Document>("doc")?, Document { a: vec![1, 2] });
+                    Ok(())
+                })
+            })
+            .await;
+        read.expect("all is readable");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bad_row_names_the_column_and_not_the_value() {
+    on_both(async |store| {
+        let read: Result<(), StoreError> = store
+            .read("test.bad", (), |tx, ()| {
+                Box::pin(async move {
+                    let secret = "\"hunter2\"";
+                    let args = [
+                        secret.into(),
+                        4711.into(),
+                        None::<&str>.into(),
+                        None::<i64>.into(),
+                        2.into(),
+                        0.into(),
+                        secret.into(),
+                    ];
+                    let row = tx.fetch_one(MIXED, &args).await?;
+                    let errors = [
+                        ("t", row.integer("t").err()),
+                        ("n", row.text("n").err()),
+                        ("no_text", row.text("no_text").err()),
+                        ("no_number", row.integer("no_number").err()),
+                        ("flag", row.flag("flag").err()),
+                        ("doc", row.json::<Document>("doc").err()),
+                        ("doc", row.json::<u64>("doc").err()),
+                        ("absent", row.maybe_text("absent").err()),
+                    ];
+                    for (column, error) in errors {
+                        let error = error.expect(column);
+                        let text = format!("{error} {error:?}");
+                        assert!(error.to_string().contains(&format!("`{column}`")), "{text}");
+                        assert!(!text.contains("hunter2") && !text.contains("4711"), "{text}");
+                        assert!(error.retry_reason().is_none());
+                    }
+                    Ok(())
+                })
+            })
+            .await;
+        read.expect("the statement itself is good");
+    })
+    .await;
+}
+
+/// All that can be had out of an error.
+fn chain(error: &StoreError) -> String {
+    let mut text = format!("{error:?}");
+    let mut next: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = next {
+        text.push_str(&format!(" / {error}"));
+        next = error.source();
+    }
+    text
+}
+
+#[tokio::test]
+async fn errors_hold_no_values() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        for sql in [
+            "INSERT INTO counters (id, uses, note) VALUES ('t1', $1, $2)",
+            "INSERT INTO counters (id, uses, note) VALUES ('t2', $1 - 4711 + CAST(NULL AS BIGINT), $2)",
+            "INSERT INTO counters (id, uses, note) VALUES ('t2', CAST($2 AS BIGINT) + $1, NULL) RETURNING nothing",
+            "INSERT INTO counters (id, uses, note) VALUES ('t2', $1 + CAST($2 AS BIGINT), substr($2, 1, -1))",
+        ] {
+            let result: Result<u64, StoreError> = store
+                .transact("test.fail", sql, |tx, sql| {
+                    Box::pin(async move { tx.execute(sql, &[4711.into(), "hunter2".into()]).await })
+                })
+                .await;
+            // SQLite casts what is no number to 0.
+            let Err(error) = result else { continue };
+            let text = chain(&error);
+            assert!(!text.contains("hunter2"), "{sql}: {text}");
+            assert!(text.contains("SQLite ") || text.contains("PostgreSQL "), "the source is chained: {text}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reader_can_not_write() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let result: Result<u64, StoreError> = store
+            .read("test.write", (), |tx, ()| {
+                Box::pin(async move { tx.execute(SAVE, &["t1".into(), 9.into()]).await })
+            })
+            .await;
+        assert!(result.is_err());
+        assert_eq!(uses(&store).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn four_readers_at_once_see_what_is_committed_beside_a_writer() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let gate = tokio::sync::Barrier::new(5);
+        let write = store.transact("test.write", &gate, |tx, gate| {
+            Box::pin(async move {
+                tx.execute(SAVE, &["t1".into(), 5.into()]).await?;
+                gate.wait().await;
+                gate.wait().await;
+                Ok::<(), StoreError>(())
+            })
+        });
+        let read = || {
+            store.read("test.read", &gate, |tx, gate| {
+                Box::pin(async move {
+                    gate.wait().await;
+                    let seen = tx.fetch_one(LOAD, &["t1".into()]).await?.integer("uses");
+                    gate.wait().await;
+                    seen
+                })
+            })
+        };
+        let all = async { tokio::join!(write, read(), read(), read(), read()) };
+        let (written, a, b, c, d) = tokio::time::timeout(std::time::Duration::from_secs(20), all)
+            .await
+            .expect("none waits for another");
+        written.unwrap();
+        for seen in [a, b, c, d] {
+            assert_eq!(seen.unwrap(), 0);
+        }
+        assert_eq!(uses(&store).await, 5);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_closed_store_refuses() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        store.ping().await.expect("it answers");
+        store.close().await;
+        assert!(matches!(store.ping().await, Err(StoreError::Unreachable(_))));
+        let result = store.transact("test.late", (), |tx, ()| Box::pin(consume(tx, "t1", 10))).await;
+        assert!(matches!(result, Err(Refusal::Store(StoreError::Unreachable(_)))), "{result:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_can_not_be_reached_is_told_without_its_password() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = format!("sqlite://{}/absent/relay.db", directory.path().display());
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = closed.local_addr().unwrap().port();
+    drop(closed);
+    for url in [nowhere, format!("postgres://relay:hunter2@127.0.0.1:{port}/relay")] {
+        let error = Store::open(&url).await.err().expect("there is none");
+        assert!(matches!(error, StoreError::Unreachable(_)), "{error:?}");
+        let source = chain(&error);
+        assert!(!source.contains("hunter2"), "{source}");
+        assert!(
+            source.contains("Connection refused") || source.contains("No such file or directory"),
+            "the reason is chained: {source}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn sqlite_is_for_its_owner_only_and_syncs_every_commit() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("odd %3f name?.db");
+    let url = format!("sqlite://{}", path.display());
+    let store = Store::open(&url).await.unwrap();
+    one_counter(&store).await;
+    for suffix in ["", "-wal", "-shm"] {
+        let file = format!("{}{suffix}", path.display());
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    for (pragma, column, value) in [
+        ("PRAGMA synchronous", "synchronous", 2),
+        ("PRAGMA foreign_keys", "foreign_keys", 1),
+        ("PRAGMA busy_timeout", "timeout", 5000),
+    ] {
+        let found: Result<i64, StoreError> = store
+            .transact("test.pragma", (pragma, column), |tx, (pragma, column)| {
+                Box::pin(async move { tx.fetch_one(pragma, &[]).await?.integer(column) })
+            })
+            .await;
+        assert_eq!(found.unwrap(), value, "{pragma}");
+    }
+    store.close().await;
+    let again = Store::open(&url).await.unwrap();
+    assert_eq!(uses(&again).await, 0);
+    again.close().await;
+}
+
+#[tokio::test]
+async fn every_statement_is_one_that_both_databases_can_run() {
+    on_both_migrated(async |store| {
+        let mut connection = store.inner.pool.acquire().await.unwrap();
+        for sql in statements() {
+            if let Err(error) =
+                sqlx::Executor::prepare(&mut *connection, sqlx::SqlSafeStr::into_sql_str(sql)).await
+            {
+                panic!("{:?} can't prepare {sql}: {error}", store.inner.dialect);
+            }
+        }
+    })
+    .await;
+}
