@@ -116,10 +116,7 @@ fn layer_of(module: &str) -> Option<Layer> {
 /// The product's files of relay, each with its module path. Files of tests alone are none of them.
 fn relay_modules(tree: &Tree) -> Vec<(String, &File)> {
     let module = |file: &'_ File| module_path(&file.path, "relay/src");
-    tree.rust()
-        .filter_map(|file| Some((module(file)?, file)))
-        .filter(|(module, _)| !module.split("::").any(|part| part == "tests"))
-        .collect()
+    tree.rust().filter(|file| !file.is_test()).filter_map(|file| Some((module(file)?, file))).collect()
 }
 
 /// No module of relay uses a layer above its own.
@@ -281,6 +278,7 @@ fn a_database_named_elsewhere_and_a_wrong_dependency_are_found() {
     let tree = Tree::sample(&[
         (DIALECT, "const A: &str = \"sqlite://\";"),
         ("relay/src/store/nodes.rs", "// SQLite\nfn is_postgres() {}"),
+        ("relay/src/store/testing.rs", "fn on_sqlite() {}"),
         ("bcd/Cargo.toml", "[dependencies]\nrelay.workspace = true\ntokio = \"1\"\n"),
     ]);
     assert_eq!(

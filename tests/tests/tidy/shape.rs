@@ -19,7 +19,7 @@ pub(crate) fn lengths(tree: &Tree) -> Vec<String> {
 
 fn lengths_but(tree: &Tree, longer: &[(&str, usize)]) -> Vec<String> {
     let mut findings = Vec::new();
-    for file in tree.rust().filter(|file| !is_test(file)) {
+    for file in tree.rust().filter(|file| !file.is_test()) {
         let lines = production(&code(&file.text)).lines().count();
         let allowed = longer.iter().find(|(path, _)| *path == file.path).map_or(MAX_LINES, |row| row.1);
         if lines > allowed {
@@ -35,13 +35,6 @@ fn lengths_but(tree: &Tree, longer: &[(&str, usize)]) -> Vec<String> {
         findings.push(format!("{path} is gone; drop its row in LONGER"));
     }
     findings
-}
-
-/// A file that only tests are built from.
-fn is_test(file: &File) -> bool {
-    file.path.starts_with("tests/tests/")
-        || file.path.ends_with("/tests.rs")
-        || file.path.contains("/tests/tests/")
 }
 
 /// Every source file opens with a module doc.

@@ -20,6 +20,16 @@ impl File {
     pub(crate) fn is_rust(&self) -> bool {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
+
+    /// Whether only tests are built from it: `tests.rs`, `testing.rs` (their helpers), and what lies under `tests/`
+    /// beside them.
+    pub(crate) fn is_test(&self) -> bool {
+        let nested = self.path.strip_prefix("tests/").unwrap_or(&self.path);
+        nested.starts_with("tests/")
+            || nested.contains("/tests/")
+            || nested.ends_with("/tests.rs")
+            || nested.ends_with("/testing.rs")
+    }
 }
 
 /// All text files, sorted by path.
