@@ -1,1 +1,39 @@
-//! tests
+//! What the stories share: a database of a test's own, machines that do not exist, and the built programs as
+//! processes.
+//!
+//! A helper here never decides what is right; stories do. Whatever a helper started ends with it, also when its test
+//! fails. Failing to set up is a panic that says what to do: there is no test without its world.
+#![forbid(unsafe_code)]
+
+mod bcd;
+mod database;
+mod machine;
+mod programs;
+mod relay;
+
+pub use self::{
+    bcd::{Bcd, BcdProcess},
+    database::{Database, Kind},
+    machine::FakeMachine,
+    programs::{Finished, program},
+    relay::{Answer, RelayProcess},
+};
+
+/// Makes two tests of one story, an async function of a [`Database`]: on SQLite and on PostgreSQL.
+#[macro_export]
+macro_rules! on_both_databases {
+    ($($story:ident),+ $(,)?) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $story() {
+                super::$story($crate::Database::sqlite()).await;
+            })+
+        }
+        mod on_postgres {
+            $(#[tokio::test]
+            async fn $story() {
+                super::$story($crate::Database::postgres()).await;
+            })+
+        }
+    };
+}

@@ -1,0 +1,150 @@
+//! A database of a test's own: a new SQLite file, or a new database on the PostgreSQL that `tests/run` started.
+
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use std::{
+    future::Future,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+use tempfile::TempDir;
+
+/// Where the server of the tests is; set by `tests/run`.
+const SERVER: &str = "TEST_POSTGRES_URL";
+
+/// Which database it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+}
+
+/// An empty database. It is gone when this value is.
+pub struct Database {
+    url: String,
+    place: Place,
+}
+
+enum Place {
+    Folder(TempDir),
+    Server { url: String, name: String },
+}
+
+impl Database {
+    /// A file that does not exist yet, in a folder of its own.
+    ///
+    /// # Panics
+    /// There is no temporary folder.
+    #[must_use]
+    pub fn sqlite() -> Self {
+        let folder =
+            tempfile::tempdir().unwrap_or_else(|error| fail(&format!("a temporary folder: {error}")));
+        let url = format!("sqlite://{}", folder.path().join("relay.sqlite").display());
+        Self { url, place: Place::Folder(folder) }
+    }
+
+    /// A new database on the server of the tests.
+    ///
+    /// # Panics
+    /// `TEST_POSTGRES_URL` names no server that lets us in.
+    #[must_use]
+    pub fn postgres() -> Self {
+        let server = std::env::var(SERVER).unwrap_or_else(|_| {
+            fail("TEST_POSTGRES_URL is not set; use tests/run, or tests/postgres start DIR")
+        });
+        let name = unused_name();
+        execute(&server, vec![drop_database(&name), format!("CREATE DATABASE {name}")])
+            .unwrap_or_else(|error| fail(&format!("creating a database at {SERVER}: {error}")));
+        let (head, _) = server.rsplit_once('/').unwrap_or_else(|| fail("TEST_POSTGRES_URL has no path"));
+        Self { url: format!("{head}/{name}"), place: Place::Server { url: server.clone(), name } }
+    }
+
+    /// How the relay is told of it: `sqlite://…` or `postgres://…`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Which database it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self.place {
+            Place::Folder(_) => Kind::Sqlite,
+            Place::Server { .. } => Kind::Postgres,
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        match &self.place {
+            Place::Folder(folder) => drop(std::fs::remove_dir_all(folder.path())),
+            // The server itself goes at the end of the run; a failure here must not hide the test's own.
+            Place::Server { url, name } => drop(execute(url, vec![drop_database(name)])),
+        }
+    }
+}
+
+fn drop_database(name: &str) -> String {
+    format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+}
+
+/// No other test has it: each runs in a process of its own, or counts on.
+fn unused_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Runs statements one by one, outside of any transaction.
+fn execute(url: &str, statements: Vec<String>) -> Result<(), sqlx::Error> {
+    let url = url.to_owned();
+    elsewhere(async move {
+        let mut connection = PgConnection::connect(&url).await?;
+        for statement in statements {
+            connection.execute(AssertSqlSafe(statement)).await?;
+        }
+        connection.close().await
+    })
+}
+
+/// Waits for a future on a thread of its own, so that this works inside and outside of a test's runtime.
+fn elsewhere<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap_or_else(|error| fail(&format!("a runtime: {error}"))).block_on(future)
+    };
+    thread::spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[expect(clippy::panic, reason = "a test without its database fails")]
+fn fail(reason: &str) -> ! {
+    panic!("no database for this test: {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_on_the_server_is_empty_and_gone_at_the_end() {
+        let database = Database::postgres();
+        let url = database.url().to_owned();
+        let create = || vec!["CREATE TABLE t (a TEXT)".to_owned()];
+        execute(&url, create()).unwrap();
+        assert!(execute(&url, create()).is_err(), "the table was there already");
+        execute(Database::postgres().url(), create()).unwrap();
+        drop(database);
+        assert!(execute(&url, create()).is_err(), "the database is still there");
+    }
+
+    #[test]
+    fn a_file_is_gone_at_the_end() {
+        let database = Database::sqlite();
+        assert_eq!(database.kind(), Kind::Sqlite);
+        let path = database.url().strip_prefix("sqlite://").unwrap().to_owned();
+        std::fs::write(&path, "x").unwrap();
+        drop(database);
+        assert!(!std::path::Path::new(&path).exists());
+    }
+}
