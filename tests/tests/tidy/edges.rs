@@ -14,7 +14,7 @@ enum Layer {
     Rules,
     /// The database, and settings from disk.
     Store,
-    /// What loads, decides and saves: the join, the CA, credentials.
+    /// What loads, decides and saves: the join, credentials.
     Flow,
     /// One handler for each method.
     Api,
@@ -34,19 +34,22 @@ const LAYERS: &[(&str, Layer)] = &[
     ("cli", Layer::Edge),
     ("api", Layer::Api),
     ("auth", Layer::Flow),
-    ("ca", Layer::Flow),
     ("join", Layer::Flow),
     ("metal", Layer::Flow),
     ("tasks", Layer::Flow),
     ("store", Layer::Store),
     ("config", Layer::Store),
     ("auth::policy", Layer::Rules),
-    ("ca::profile", Layer::Rules),
+    ("ca", Layer::Rules),
+    ("clock", Layer::Rules),
+    ("csr", Layer::Rules),
     ("events", Layer::Rules),
     ("join::attest", Layer::Rules),
     ("join::requests", Layer::Rules),
     ("join::tokens", Layer::Rules),
     ("metal::machine", Layer::Rules),
+    ("random", Layer::Rules),
+    ("seal", Layer::Rules),
 ];
 
 /// What touches the network, a runtime or a database.
