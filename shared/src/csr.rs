@@ -31,6 +31,22 @@ pub enum Curve {
     P384,
 }
 
+impl Curve {
+    /// What comes before the point in a SubjectPublicKeyInfo.
+    const fn spki_head(self) -> &'static [u8] {
+        match self {
+            Self::P256 => &[
+                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08,
+                0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+            ],
+            Self::P384 => &[
+                0x30, 0x76, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05,
+                0x2b, 0x81, 0x04, 0x00, 0x22, 0x03, 0x62, 0x00,
+            ],
+        }
+    }
+}
+
 /// The digest of an ECDSA signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash {
@@ -59,6 +75,14 @@ impl PublicKey {
         fits.then(|| Self { curve, point: point.to_vec() })
     }
 
+    /// A key from the one DER form of its SubjectPublicKeyInfo, the one that [`PublicKey::spki_der`] writes.
+    #[must_use]
+    pub fn from_spki_der(spki: &[u8]) -> Option<Self> {
+        [Curve::P256, Curve::P384]
+            .into_iter()
+            .find_map(|curve| Self::from_point(curve, spki.strip_prefix(curve.spki_head())?))
+    }
+
     /// The curve.
     #[must_use]
     pub fn curve(&self) -> Curve {
@@ -74,17 +98,7 @@ impl PublicKey {
     /// The one DER form of the SubjectPublicKeyInfo (named curve, RFC 5480).
     #[must_use]
     pub fn spki_der(&self) -> Vec<u8> {
-        let head: &[u8] = match self.curve {
-            Curve::P256 => &[
-                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08,
-                0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-            ],
-            Curve::P384 => &[
-                0x30, 0x76, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05,
-                0x2b, 0x81, 0x04, 0x00, 0x22, 0x03, 0x62, 0x00,
-            ],
-        };
-        [head, &self.point].concat()
+        [self.curve.spki_head(), &self.point].concat()
     }
 
     /// SHA-256 of the SubjectPublicKeyInfo: the key's name everywhere.
@@ -188,3 +202,6 @@ fn pem_block(pem: &str) -> Result<Vec<u8>, InvalidRequest> {
     let packed: String = body.split_ascii_whitespace().collect();
     STANDARD.decode(packed).map_err(|_| InvalidRequest::Pem)
 }
+
+#[cfg(test)]
+mod tests;
