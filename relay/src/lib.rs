@@ -1,4 +1,6 @@
-//! relay
+//! relay: admits machines to pools and names them by certificates.
 #![forbid(unsafe_code)]
 
+pub mod clock;
+pub mod random;
 pub mod store;
