@@ -3,4 +3,5 @@
 
 pub mod clock;
 pub mod random;
+pub mod seal;
 pub mod store;
