@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod csr;
 pub mod random;
 pub mod seal;
 pub mod store;
