@@ -1,6 +1,7 @@
 //! relay: admits machines to pools and names them by certificates.
 #![forbid(unsafe_code)]
 
+pub mod ca;
 pub mod clock;
 pub mod csr;
 pub mod random;
