@@ -4,6 +4,7 @@
 pub mod ca;
 pub mod clock;
 pub mod csr;
+pub mod http;
 pub mod random;
 pub mod seal;
 pub mod store;

@@ -1,0 +1,3 @@
+//! The HTTPS port.
+
+pub mod tls;
