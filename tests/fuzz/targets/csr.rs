@@ -4,6 +4,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use libfuzzer_sys::fuzz_target;
+use relay::csr::verify_request;
 use sha2::{Digest as _, Sha256};
 use shared::csr::{CertificateRequest, Curve, MAX_BYTES, PublicKey};
 
@@ -46,7 +47,21 @@ fn pem_request(text: &str) -> Option<CertificateRequest> {
     assert!(request.key.spki_der().ends_with(point));
     // The key that a certificate would be made for is the key of the signed part.
     assert!(request.info_der.windows(point.len()).any(|window| window == point));
+    proof_of_possession(&request);
     Some(request)
+}
+
+/// A signature that holds is over every bit of the signed part.
+fn proof_of_possession(request: &CertificateRequest) {
+    if verify_request(request).is_err() {
+        return;
+    }
+    let middle = request.info_der.len() / 2;
+    for at in [0, middle, request.info_der.len() - 1] {
+        let mut changed = request.clone();
+        changed.info_der[at] ^= 1;
+        assert!(verify_request(&changed).is_err());
+    }
 }
 
 fn pem(der: &[u8]) -> String {
