@@ -380,6 +380,11 @@ fn no_altered_or_misplaced_record_opens() {
         all[node].id = all[node].id.replace("node", "agent");
     });
     refused("not PEM", &|all| all[node].certificate_pem = "x".to_owned());
+    refused("a signature that is not its root's", &|all| {
+        let mut bytes = der(&all[node].certificate_pem).to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        all[node].certificate_pem = own_root::pem_of(&bytes.into());
+    });
     let other = create(&trust_domain(), Roots::drawn(), now(), &ring(), &random()).unwrap();
     refused("roots of another relay", &|all| all[0] = other[0].clone());
     refused("an issuing CA of another relay", &|all| all[node] = other[node].clone());

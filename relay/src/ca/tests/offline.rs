@@ -217,6 +217,23 @@ fn a_root_with_its_key_is_taken_over_and_a_wrong_key_is_not() {
 }
 
 #[test]
+fn a_roots_key_may_be_in_either_form_of_ec_keys_and_is_no_rsa_key() {
+    use aws_lc_rs::{
+        encoding::{AsDer as _, EcPrivateKeyRfc5915Der},
+        signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
+    };
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+    let sec1: EcPrivateKeyRfc5915Der<'_> = pair.private_key().as_der().unwrap();
+    let text = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, sec1.as_ref());
+    let pem = format!("-----BEGIN EC PRIVATE KEY-----\n{text}\n-----END EC PRIVATE KEY-----\n");
+    let key = keys::CaKey::from_pem(&Secret::new(pem)).unwrap();
+    assert_eq!(key.public().point(), pair.public_key().as_ref());
+
+    let rsa = KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap().serialize_pem();
+    assert!(matches!(keys::CaKey::from_pem(&Secret::new(rsa)), Err(CaError::RootKeyForm)));
+}
+
+#[test]
 fn no_request_is_made_for_a_root() {
     let refused = requests(&trust_domain(), &[CaName::Root], now(), &ring(), &random());
     assert!(matches!(refused, Err(CaError::UnknownIssuer { .. })));
