@@ -416,6 +416,11 @@ fn how_fast() {
     let trust = authority.trust();
     let issued = issue(&authority, Profile::Node);
     let (leaf, chain) = (der(&issued.certificate_pem), [der(&issued.chain_pem)]);
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let request = rcgen::CertificateParams::default().serialize_request(&pair).unwrap().pem().unwrap();
+    per_second("parse and verify a request", &|| {
+        crate::csr::verify_request(&CertificateRequest::parse(&request).unwrap()).unwrap();
+    });
     per_second("issue", &|| {
         authority.issue_node(Profile::Node, &key, &pool(), &node(), now(), 3600).unwrap();
     });
