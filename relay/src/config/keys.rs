@@ -1,0 +1,145 @@
+//! THE LIST of settings: one row each. Flags, environment, files, help and the check for unknown keys come from it.
+
+use super::database;
+
+/// What a setting's value is in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A TOML string.
+    Text,
+    /// A TOML integer.
+    Number,
+}
+
+/// A setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name in a file; a dot leads into a table.
+    pub name: &'static str,
+    /// What its value is.
+    pub form: Form,
+    /// What the value is called in the help.
+    pub value: &'static str,
+    /// One line for people, with the default.
+    pub help: &'static str,
+}
+
+const fn text(name: &'static str, value: &'static str, help: &'static str) -> Key {
+    Key { name, form: Form::Text, value, help }
+}
+
+const fn number(name: &'static str, help: &'static str) -> Key {
+    Key { name, form: Form::Number, value: "N", help }
+}
+
+/// The folder that holds all that the relay keeps.
+pub(super) const DATA_DIR: Key =
+    text("data_dir", "DIR", "The folder for all that the relay keeps; made with mode 0700 if absent");
+/// The address of the API.
+pub(super) const LISTEN: Key =
+    text("listen", "IP:PORT", "Where to serve the API; port 0 picks a free one [default: 127.0.0.1:8443]");
+/// The relay's public address.
+pub(super) const URL: Key = text(
+    "url",
+    "URL",
+    "The address that machines and people reach the relay at [default: https:// and the address listened on]",
+);
+/// The store.
+pub(super) const DATABASE_URL: Key = text("database_url", "URL", database::HELP);
+/// The master key.
+pub(super) const MASTER_KEY_FILE: Key = text(
+    "master_key_file",
+    "FILE",
+    "The key that seals secrets at rest [default: the systemd credential relay.master-key if there is one, else DATA_DIR/master.key]",
+);
+/// The SPIFFE trust domain.
+pub(super) const TRUST_DOMAIN: Key = text(
+    "trust_domain",
+    "NAME",
+    "The SPIFFE trust domain in every certificate; stored at the first start, for good [default: the host of the URL]",
+);
+/// The address of the metrics.
+pub(super) const METRICS_LISTEN: Key = text(
+    "metrics_listen",
+    "IP:PORT",
+    "Where to serve /metrics, in plain HTTP; keep it private [default: 127.0.0.1:9464]",
+);
+/// Calls of one credential.
+pub(super) const LIMIT_TOKEN: Key =
+    number("limits.per_token_per_minute", "Calls a minute of one credential [default: 1000]");
+/// Bad credentials of one address.
+pub(super) const LIMIT_IP: Key = number(
+    "limits.per_ip_per_minute",
+    "Calls a minute with a missing or wrong credential from one address [default: 100]",
+);
+/// Health calls.
+pub(super) const LIMIT_HEALTH: Key = number(
+    "limits.health_per_minute",
+    "Calls a minute of health checks, trust bundles and CRLs from one address [default: 3000]",
+);
+/// Joins of one address.
+pub(super) const LIMIT_JOIN: Key =
+    number("limits.join_per_ip_per_minute", "Joins a minute from one address [default: 6000]");
+/// Joins at a time.
+pub(super) const LIMIT_JOIN_IN_FLIGHT: Key =
+    number("limits.join_in_flight", "Joins judged at a time before others are asked to wait [default: 256]");
+/// What is logged.
+pub(super) const LOG: Key = text(
+    "log",
+    "FILTER",
+    "What is logged: error, warn, info, debug, trace, or directives such as info,relay::join=debug [default: info]",
+);
+/// How it is logged.
+pub(super) const LOG_FORMAT: Key =
+    text("log_format", "FORMAT", "json, pretty, or auto: pretty on a terminal, else json [default: auto]");
+
+/// Every setting, in the order of the help.
+pub const KEYS: &[Key] = &[
+    DATA_DIR,
+    LISTEN,
+    URL,
+    DATABASE_URL,
+    MASTER_KEY_FILE,
+    TRUST_DOMAIN,
+    METRICS_LISTEN,
+    LIMIT_TOKEN,
+    LIMIT_IP,
+    LIMIT_HEALTH,
+    LIMIT_JOIN,
+    LIMIT_JOIN_IN_FLIGHT,
+    LOG,
+    LOG_FORMAT,
+];
+
+impl Key {
+    /// The variable that sets it: `RELAY_` and the key in upper case.
+    #[must_use]
+    pub fn env(&self) -> String {
+        format!("RELAY_{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// The flag that sets it, without its dashes: kebab case, dots for members.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_flags_and_variables_are_unique_and_well_formed() {
+        let names: BTreeSet<&str> = KEYS.iter().map(|key| key.name).collect();
+        let variables: BTreeSet<String> = KEYS.iter().map(Key::env).collect();
+        assert_eq!((names.len(), variables.len()), (KEYS.len(), KEYS.len()));
+        for key in KEYS {
+            assert!(key.name.split('.').count() <= 2, "{}: one table deep", key.name);
+            assert!(key.name.bytes().all(|b| b.is_ascii_lowercase() || b"._".contains(&b)), "{}", key.name);
+        }
+        assert_eq!(LIMIT_JOIN.env(), "RELAY_LIMITS_JOIN_PER_IP_PER_MINUTE");
+        assert_eq!(LIMIT_JOIN.flag(), "limits.join-per-ip-per-minute");
+    }
+}

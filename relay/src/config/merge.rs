@@ -1,0 +1,121 @@
+//! Stages one and two: what each source says, and what all of them together say. Nothing is judged here but
+//! whether a key exists and its TOML type.
+
+use super::{
+    Sources,
+    error::{ConfigError, Origin},
+    keys::{Form, KEYS, Key},
+};
+use shared::secret::Secret;
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+/// The file that is read if none is named; it may be absent.
+pub const DEFAULT_FILE: &str = "/etc/relay/relay.toml";
+/// The longest file, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What the sources say, the strongest last: file, environment, flags.
+#[derive(Default)]
+pub(super) struct Merged(BTreeMap<&'static str, (Secret, Origin)>);
+
+impl Merged {
+    /// Reads all sources.
+    pub(super) fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let mut merged = Self::default();
+        if let Some((text, path)) = file_text(sources)? {
+            merged.add_file(&text, &path)?;
+        }
+        for key in KEYS {
+            let variable = key.env();
+            if let Some(value) = (sources.env)(&variable) {
+                merged.set(key, value, Origin::Env(variable));
+            }
+        }
+        for key in KEYS {
+            if let Some(value) = (sources.flags)(key) {
+                merged.set(key, value, Origin::Flag(key.flag()));
+            }
+        }
+        Ok(merged)
+    }
+
+    /// A setting's value and where it came from.
+    pub(super) fn get(&self, key: &Key) -> Option<(&str, &Origin)> {
+        self.0.get(key.name).map(|(value, origin)| (value.expose(), origin))
+    }
+
+    fn set(&mut self, key: &Key, value: String, origin: Origin) {
+        self.0.insert(key.name, (Secret::new(value), origin));
+    }
+
+    fn add_file(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
+        let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            path: path.to_owned(),
+            line: line_of(text, &error),
+            message: error.message().to_owned(),
+        })?;
+        for (name, value) in table {
+            self.add_value(&name, value, path)?;
+        }
+        Ok(())
+    }
+
+    fn add_value(&mut self, name: &str, value: toml::Value, path: &Path) -> Result<(), ConfigError> {
+        let unknown = || ConfigError::UnknownKey { path: path.to_owned(), key: name.to_owned() };
+        if let Some(key) = KEYS.iter().find(|key| key.name == name) {
+            let text = scalar(key, value).map_err(|expected| ConfigError::Type {
+                path: path.to_owned(),
+                key: key.name,
+                expected,
+            })?;
+            self.set(key, text, Origin::File(path.to_owned()));
+            return Ok(());
+        }
+        // A name with a dot was a table's member already, or a quoted key that looks like one.
+        let is_table =
+            KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name));
+        let (true, toml::Value::Table(members)) = (is_table, value) else { return Err(unknown()) };
+        members
+            .into_iter()
+            .try_for_each(|(member, value)| self.add_value(&format!("{name}.{member}"), value, path))
+    }
+}
+
+fn scalar(key: &Key, value: toml::Value) -> Result<String, &'static str> {
+    match (key.form, value) {
+        (Form::Text, toml::Value::String(text)) => Ok(text),
+        (Form::Number, toml::Value::Integer(number)) => Ok(number.to_string()),
+        (Form::Text, _) => Err("a string"),
+        (Form::Number, _) => Err("an integer"),
+    }
+}
+
+/// The file's text and path. A named file must be there; the default one may be absent.
+fn file_text(sources: &Sources<'_>) -> Result<Option<(String, std::path::PathBuf)>, ConfigError> {
+    let named = sources.file.clone().or_else(|| (sources.env)("RELAY_CONFIG").map(Into::into));
+    let path = named.clone().unwrap_or_else(|| sources.default_file.to_owned());
+    match read_bounded(&path) {
+        Ok(text) => Ok(Some((text, path))),
+        Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ConfigError::Read { path, source }),
+    }
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 1 MiB"));
+    }
+    Ok(text)
+}
+
+fn line_of(text: &str, error: &toml::de::Error) -> usize {
+    let at = error.span().map_or(0, |span| span.start);
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
