@@ -7,10 +7,13 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 );
 
+-- A deleted tenant keeps its row, and so do sites and pools: events, certificates and each other still name them,
+-- so their ids are never used again.
 CREATE TABLE tenants (
     id ID PRIMARY KEY,
     display_name TEXT NOT NULL,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    deleted_at BIGINT
 );
 
 CREATE TABLE projects (
@@ -26,11 +29,11 @@ CREATE TABLE sites (
     owner_tenant_id ID NOT NULL REFERENCES tenants (id),
     custom BIGINT NOT NULL,
     bmc_networks TEXT NOT NULL,
-    created_at BIGINT NOT NULL
+    created_at BIGINT NOT NULL,
+    deleted_at BIGINT
 );
 CREATE INDEX sites_by_owner ON sites (owner_tenant_id);
 
--- A deleted pool keeps its row: its id is never used again.
 CREATE TABLE pools (
     id ID PRIMARY KEY,
     uid ID NOT NULL UNIQUE,

@@ -1,12 +1,27 @@
-//! relay: admits machines to pools and names them by certificates.
+//! relay, the control plane: it judges what machines claim and prove, and issues their certificates.
+//!
+//! Inside, the arrows point down only: `http`, `cli` → `api` → flows (`join`) → `store` → pure rules → `shared`;
+//! `server` is the one place where everything is wired.
 #![forbid(unsafe_code)]
 
+pub mod api;
+pub mod auth;
 pub mod ca;
+pub mod call;
 pub mod clock;
 pub mod config;
+pub mod context;
 pub mod csr;
+pub mod events;
+pub mod facts;
+pub mod fault;
+pub mod files;
+pub mod first_start;
 pub mod http;
+pub mod join;
 pub mod log;
+pub mod metrics;
 pub mod random;
 pub mod seal;
+pub mod server;
 pub mod store;

@@ -1,3 +1,226 @@
-//! The HTTPS port.
+//! HTTP: from a connection to a method and back.
+//!
+//! Owns the order in which a request is judged before its handler runs: route, media type, credential, limits,
+//! body. What the handlers decide is theirs.
 
+pub mod documents;
+pub mod limits;
+pub mod problem;
+pub mod serve;
 pub mod tls;
+
+use crate::{
+    api::registry::Registry,
+    auth::tokens,
+    call::{Call, Caller, unauthenticated},
+    context::Context,
+    fault::Fault,
+    join::standing,
+    store::join_tokens,
+};
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    response::Response,
+    routing::{get, post},
+};
+use bytes::Bytes;
+use http::{
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use shared::{
+    api::Access,
+    problem::{Code, Problem},
+    token::JoinToken,
+};
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+/// The longest body, in bytes.
+pub const MAX_BODY_BYTES: usize = 256 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What the routes share.
+pub struct App {
+    /// The relay.
+    pub relay: Arc<Context>,
+    /// The methods.
+    pub registry: Registry,
+    /// Where clients reach it, without a path.
+    pub url: String,
+}
+
+/// What is known of a request before it is read.
+#[derive(Clone)]
+pub struct Arrival {
+    /// The client's address.
+    pub remote: IpAddr,
+    /// The machine's certificate, if one came and verified.
+    pub peer: Option<Arc<crate::ca::PeerCertificate>>,
+    /// The request's id.
+    pub request_id: Arc<str>,
+}
+
+/// Every route.
+pub fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new()
+        .route("/livez", get(documents::livez))
+        .route("/readyz", get(documents::readyz))
+        .route("/api/version", get(documents::version))
+        .route("/api/trust-bundle", get(documents::platform_bundle))
+        .route("/api/trust-bundle/tenant", get(documents::tenant_bundle))
+        .route("/crl/{issuer}", get(documents::crl));
+    for method in app.registry.methods() {
+        let name = method.name;
+        let serve = move |State(app): State<Arc<App>>, request: Request| async move {
+            call(&app, name, request).await
+        };
+        router = router.route(&method.path(), post(serve));
+    }
+    router.fallback(no_such_route).method_not_allowed_fallback(wrong_verb).with_state(app.clone())
+}
+
+async fn no_such_route(request: Request) -> Response {
+    refuse(
+        &request,
+        Problem::new(Code::NotFound, "There is no such route; GET /api/openapi.json lists them."),
+    )
+}
+
+async fn wrong_verb(request: Request) -> Response {
+    let detail = "Methods are called with POST, documents with GET.";
+    refuse(&request, problem::invalid_with_status(StatusCode::METHOD_NOT_ALLOWED, detail))
+}
+
+fn refuse(request: &Request, mut refusal: Problem) -> Response {
+    refusal.request_id = request.extensions().get::<Arrival>().map(|arrival| arrival.request_id.to_string());
+    problem::problem(&refusal)
+}
+
+/// Runs a method for a request.
+async fn call(app: &Arc<App>, name: &'static str, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let Some(arrival) = parts.extensions.get::<Arrival>().cloned() else {
+        return problem::problem(&Problem::new(Code::Internal, "The relay failed."));
+    };
+    let answer = run(app, name, &arrival, &parts.headers, body).await;
+    let code = match answer {
+        Ok(body) => {
+            app.relay.metrics.answered(name, "OK");
+            return problem::json(body);
+        }
+        Err(fault) => fault.into_problem(name, &arrival.request_id),
+    };
+    app.relay.metrics.answered(name, code.code.as_str());
+    problem::problem(&Problem { request_id: Some(arrival.request_id.to_string()), ..code })
+}
+
+async fn run(
+    app: &Arc<App>,
+    name: &'static str,
+    arrival: &Arrival,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Vec<u8>, Fault> {
+    let access = app.registry.get(name).map(|bound| bound.method.access).ok_or_else(unauthenticated)?;
+    require_json(headers)?;
+    let _in_flight = match access {
+        Access::JoinToken => Some(app.relay.limits.enter_join(arrival.remote)?),
+        _ => None,
+    };
+    let now = app.relay.clock.now();
+    let Some(caller) = authenticate(&app.relay, access, headers, arrival).await? else {
+        app.relay.limits.charge_wrong_credential(arrival.remote)?;
+        return Err(unauthenticated().into());
+    };
+    charge(&app.relay, &caller)?;
+    let body = read(body).await?;
+    let call = Call {
+        relay: app.relay.clone(),
+        caller,
+        method: name,
+        remote: arrival.remote,
+        request_id: arrival.request_id.to_string(),
+        now,
+    };
+    // A task of its own: a client that goes away does not stop a change half-way through its answer.
+    let app = app.clone();
+    let task = tokio::spawn(async move {
+        match app.registry.get(name) {
+            Some(bound) => bound.run(call, body).await,
+            None => Err(unauthenticated().into()),
+        }
+    });
+    task.await.map_err(Fault::internal("running a method"))?
+}
+
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = media_type.split(';').next().unwrap_or("").trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    let detail = "The body must be JSON, with the header Content-Type: application/json.";
+    Err(problem::invalid_with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+}
+
+/// The caller, by the kind of credential that the method asks for; `None` if there is none that counts.
+async fn authenticate(
+    relay: &Context,
+    access: Access,
+    headers: &HeaderMap,
+    arrival: &Arrival,
+) -> Result<Option<Caller>, Fault> {
+    match access {
+        Access::Any | Access::May(..) => {
+            let Some(bearer) = bearer(headers) else { return Ok(None) };
+            let principal = tokens::authenticate(relay, bearer, relay.clock.now()).await?;
+            Ok(principal.map(|principal| Caller::Credential(Arc::new(principal))))
+        }
+        Access::JoinToken => {
+            let token = bearer(headers).and_then(|text| JoinToken::parse(text).ok());
+            let Some(token) = token else { return Ok(None) };
+            let kept =
+                relay.store.read("authenticate", &token.id, |tx, id| Box::pin(join_tokens::secret(tx, id)));
+            let matches = kept.await?.is_some_and(|digest| digest.matches(&token.secret));
+            Ok(matches.then_some(Caller::JoinToken(token.id)))
+        }
+        Access::RenewingNode | Access::Node | Access::PlatformNode => {
+            let in_time = |peer: &&Arc<crate::ca::PeerCertificate>| {
+                access == Access::RenewingNode || standing::in_time(peer, relay.clock.now(), 0)
+            };
+            Ok(arrival.peer.as_ref().filter(in_time).cloned().map(Caller::Peer))
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+}
+
+/// Charges the bucket of a right credential. A machine's own calls are bounded by its connections.
+fn charge(relay: &Context, caller: &Caller) -> Result<(), Problem> {
+    match caller {
+        Caller::Credential(principal) => relay.limits.charge_token(principal.token_id.as_str()),
+        Caller::JoinToken(id) => relay.limits.charge_token(id.as_str()),
+        Caller::Peer(_) => Ok(()),
+    }
+}
+
+/// The whole body, bounded in size and time.
+async fn read(body: Body) -> Result<Bytes, Problem> {
+    let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect());
+    match collected.await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let detail = format!("The body is over {MAX_BODY_BYTES} bytes.");
+            Err(Problem::new(Code::PayloadTooLarge, detail))
+        }
+        Ok(Err(_)) | Err(_) => Err(Problem::invalid_field("", "must arrive whole, within 20 seconds")),
+    }
+}

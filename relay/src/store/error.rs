@@ -94,6 +94,13 @@ impl StoreError {
         }
     }
 
+    /// Whether the store may well work again soon: the caller is told to try again.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        let passing = matches!(self, Self::Full(_) | Self::Unreachable(_) | Self::OutcomeUnknown(_));
+        passing || self.retry_reason().is_some()
+    }
+
     /// The same failure, met while committing: where the connection broke, nobody knows what became of the change.
     pub(super) fn at_commit(self) -> Self {
         match self {

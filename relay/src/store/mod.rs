@@ -7,10 +7,24 @@
 //! One file per table family lies beside this one, with functions over [`Tx`] and its list of `STATEMENTS`, which a
 //! test prepares on both databases. They know nothing of which database it is; `dialect` alone does.
 
+pub mod authorities;
+pub mod certificates;
+pub mod credentials;
 mod dialect;
 mod error;
+pub mod events;
+pub mod idempotency;
+pub mod identities;
+pub mod join_tokens;
+pub mod meta;
 mod migrate;
+pub mod nodes;
+pub mod pools;
+pub mod projects;
 mod retry;
+pub mod secrets;
+pub mod sites;
+pub mod tenants;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -37,7 +51,23 @@ use sqlx::AnyPool;
 use std::sync::Arc;
 
 /// The `STATEMENTS` of every table family.
-const FAMILIES: &[&[&str]] = &[migrate::STATEMENTS];
+const FAMILIES: &[&[&str]] = &[
+    authorities::STATEMENTS,
+    certificates::STATEMENTS,
+    credentials::STATEMENTS,
+    events::STATEMENTS,
+    idempotency::STATEMENTS,
+    identities::STATEMENTS,
+    join_tokens::STATEMENTS,
+    meta::STATEMENTS,
+    migrate::STATEMENTS,
+    nodes::STATEMENTS,
+    pools::STATEMENTS,
+    projects::STATEMENTS,
+    secrets::STATEMENTS,
+    sites::STATEMENTS,
+    tenants::STATEMENTS,
+];
 
 /// Every statement that the relay runs, but for those that make the schema.
 pub fn statements() -> impl Iterator<Item = &'static str> {

@@ -4,9 +4,10 @@
 //! PostgreSQL agree on. A row that can't be read names the column and the fault, never what was in it.
 
 use super::error::StoreError;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use shared::time::Timestamp;
 use sqlx::{Decode, Row as _, ValueRef, any::AnyRow};
+use std::str::FromStr;
 
 /// One bound parameter.
 #[derive(Clone, Copy)]
@@ -166,6 +167,39 @@ impl Row {
         })
     }
 
+    /// Text that `read` makes a `T` of.
+    ///
+    /// # Errors
+    /// See [`Row`]; also text that `read` doesn't take.
+    pub fn parse_with<T>(&self, column: &str, read: impl FnOnce(&str) -> Option<T>) -> Result<T, StoreError> {
+        let text: &str = present(column, self.raw(column, "is not text")?)?;
+        read(text).ok_or_else(|| corrupt(column, "is not of the form that it should be"))
+    }
+
+    /// Text that parses as a `T`, such as an id.
+    ///
+    /// # Errors
+    /// See [`Row`]; also text that does not parse.
+    pub fn parsed<T: FromStr>(&self, column: &str) -> Result<T, StoreError> {
+        self.parse_with(column, |text| text.parse().ok())
+    }
+
+    /// A word of a fixed set, spelled as on the wire.
+    ///
+    /// # Errors
+    /// See [`Row`]; also another word.
+    pub fn word<T: DeserializeOwned>(&self, column: &str) -> Result<T, StoreError> {
+        self.parse_with(column, word)
+    }
+
+    /// A word of a fixed set, or `None` for NULL.
+    ///
+    /// # Errors
+    /// See [`Row`]; also another word.
+    pub fn maybe_word<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, StoreError> {
+        if self.maybe_text(column)?.is_none() { Ok(None) } else { self.word(column).map(Some) }
+    }
+
     /// The driver's own errors quote the value, so its typed getters are not used.
     fn raw<'r, T: Decode<'r, sqlx::Any>>(
         &'r self,
@@ -178,6 +212,10 @@ impl Row {
         }
         T::decode(value).map(Some).map_err(|_| corrupt(column, fault))
     }
+}
+
+fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+    T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(text)).ok()
 }
 
 fn present<T>(column: &str, value: Option<T>) -> Result<T, StoreError> {

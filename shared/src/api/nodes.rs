@@ -173,8 +173,9 @@ pub struct Node {
     pub kubernetes_node_name: Option<String>,
     /// bcd's version.
     pub agent_version: String,
-    /// Its certificate.
-    pub certificate: CertificateInfo,
+    /// Its certificate, unless that ended so long ago that it is forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateInfo>,
     /// When it first joined.
     pub created_at: Timestamp,
     /// When it last joined.

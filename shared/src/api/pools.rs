@@ -120,6 +120,17 @@ pub enum AgentKind {
     None,
 }
 
+impl AgentKind {
+    /// As the wire and the store say it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bcd => "bcd",
+            Self::None => "none",
+        }
+    }
+}
+
 /// A pool.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,0 +1,59 @@
+//! The bootstrap credentials: an admin EDITOR and an admin VIEWER in files of mode 0600, for emergencies and
+//! automation. They work whatever else is down, and whoever reads the files is platform admin.
+//!
+//! A relay writes a pair at every start and every 8 hours; each lives 16 hours, so there is no gap.
+
+use super::{
+    Grant, Principal,
+    tokens::{self, Purpose},
+};
+use crate::{context::Context, fault::Fault, files};
+use shared::{api::access::AdminRole, id::TokenId, secret::Secret};
+use std::path::Path;
+
+/// How often a new pair is written, in seconds.
+pub const RENEW_SECONDS: u64 = 8 * 3600;
+/// How long a credential of a pair lives, in seconds.
+pub const LIFETIME_SECONDS: i64 = 16 * 3600;
+
+/// The two credentials: file, subject, role.
+const PAIR: [(&str, &str, AdminRole); 2] = [
+    ("admin_editor_token", "bootstrap-admin-editor", AdminRole::Editor),
+    ("admin_viewer_token", "bootstrap-admin-viewer", AdminRole::Viewer),
+];
+
+/// Makes a pair and writes it to `directory`, which is made with mode 0700.
+///
+/// # Errors
+/// The store's, or the files can't be written.
+pub async fn renew(relay: &Context, directory: &Path) -> Result<(), Fault> {
+    let made = relay.store.transact("bootstrap", relay, |tx, relay| {
+        Box::pin(async move {
+            let now = relay.clock.now();
+            let mut pair: Vec<(&str, Secret)> = Vec::new();
+            for (file, subject, role) in PAIR {
+                let principal = Principal {
+                    subject: subject.to_owned(),
+                    tenant_id: relay.provider_tenant.clone(),
+                    token_id: TokenId::draw(now, relay.random.bytes()),
+                    grants: vec![Grant::Admin { role }],
+                };
+                let purpose = Purpose {
+                    principal: &principal,
+                    description: "bootstrap admin credential",
+                    created_by: &relay.provider_tenant,
+                    lifetime_seconds: LIFETIME_SECONDS,
+                };
+                pair.push((file, tokens::issue(tx, &relay.random, &purpose, now).await?));
+            }
+            Ok::<_, Fault>(pair)
+        })
+    });
+    let pair = made.await?;
+    files::directory(directory).map_err(Fault::internal("making the bootstrap directory"))?;
+    for (file, secret) in pair {
+        files::write(&directory.join(file), secret.expose().as_bytes(), files::SECRET)
+            .map_err(Fault::internal("writing a bootstrap credential"))?;
+    }
+    Ok(())
+}

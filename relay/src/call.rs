@@ -1,0 +1,91 @@
+//! One call: who calls, from where, when, and the relay that is asked.
+
+use crate::{auth::Principal, ca::PeerCertificate, context::Context, fault::Fault};
+use shared::{
+    id::JoinTokenId,
+    problem::{Code, Problem},
+    time::Timestamp,
+};
+use std::{net::IpAddr, sync::Arc};
+
+/// What a handler gets beside its input.
+#[derive(Clone)]
+pub struct Call {
+    /// The relay.
+    pub relay: Arc<Context>,
+    /// Who calls; authenticated.
+    pub caller: Caller,
+    /// The method's name.
+    pub method: &'static str,
+    /// The caller's address, for people. Nothing is decided by it.
+    pub remote: IpAddr,
+    /// The request's id, as in `x-request-id`.
+    pub request_id: String,
+    /// When the call came.
+    pub now: Timestamp,
+}
+
+/// An authenticated caller.
+#[derive(Clone)]
+pub enum Caller {
+    /// A person or a service with a bearer credential.
+    Credential(Arc<Principal>),
+    /// The bearer of a join token whose secret matched.
+    JoinToken(JoinTokenId),
+    /// A machine whose certificate verified in the handshake. That it still counts is judged where it is used.
+    Peer(Arc<PeerCertificate>),
+}
+
+impl Call {
+    /// The person or service.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if a machine calls.
+    pub fn principal(&self) -> Result<&Principal, Fault> {
+        match &self.caller {
+            Caller::Credential(principal) => Ok(principal),
+            Caller::JoinToken(_) | Caller::Peer(_) => Err(unauthenticated().into()),
+        }
+    }
+
+    /// The join token.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if the caller has none.
+    pub fn join_token(&self) -> Result<&JoinTokenId, Fault> {
+        match &self.caller {
+            Caller::JoinToken(id) => Ok(id),
+            Caller::Credential(_) | Caller::Peer(_) => Err(unauthenticated().into()),
+        }
+    }
+
+    /// The machine's certificate.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if the caller has none.
+    pub fn peer(&self) -> Result<&PeerCertificate, Fault> {
+        match &self.caller {
+            Caller::Peer(peer) => Ok(peer),
+            Caller::Credential(_) | Caller::JoinToken(_) => Err(unauthenticated().into()),
+        }
+    }
+
+    /// Who acts, as events and records say it.
+    #[must_use]
+    pub fn actor(&self) -> String {
+        match &self.caller {
+            Caller::Credential(principal) => principal.subject.clone(),
+            Caller::JoinToken(id) => id.to_string(),
+            Caller::Peer(peer) => peer.node.to_string(),
+        }
+    }
+}
+
+/// The one answer to every credential that doesn't count; it never says why.
+#[must_use]
+pub fn unauthenticated() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "No valid credential came with the request; get a current one and try again.",
+    )
+}

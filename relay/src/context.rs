@@ -1,0 +1,29 @@
+//! What every call can reach: the store, the CA, the keys, the clock. Made once, by `server`.
+
+use crate::{
+    ca::Authority, clock::Clock, http::limits::Limits, join::heartbeats::Heartbeats, metrics::Metrics,
+    random::Random, seal::KeyRing, store::Store,
+};
+use arc_swap::ArcSwap;
+
+/// One relay.
+pub struct Context {
+    /// The database.
+    pub store: Store,
+    /// The time.
+    pub clock: Clock,
+    /// Randomness.
+    pub random: Random,
+    /// The CAs; swapped when one rotates.
+    pub ca: ArcSwap<Authority>,
+    /// The master keys.
+    pub keys: KeyRing,
+    /// Who may call how often.
+    pub limits: Limits,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Signs of life on their way to the store.
+    pub heartbeats: Heartbeats,
+    /// The tenant whose members may be admins.
+    pub provider_tenant: String,
+}

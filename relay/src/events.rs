@@ -1,0 +1,78 @@
+//! What happened, as CloudEvents 1.0: written in the transaction of the change they tell of, so that there is
+//! never one without the other. Never a secret, never a request's body.
+
+use serde_json::Value;
+use shared::time::Timestamp;
+
+/// An event's `type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is its own name in as_str")]
+pub enum Kind {
+    JoinTokenCreated,
+    JoinTokenRevoked,
+    JoinTokenExhausted,
+    NodeJoined,
+    NodeReclaimed,
+    NodeRenewed,
+    NodeBanned,
+    NodeUnbanned,
+    NodeReleased,
+    NodeIdentityDisputed,
+    CaRotated,
+    TenantCreated,
+    TenantUpdated,
+    TenantDeleted,
+    ProjectCreated,
+    ProjectUpdated,
+    ProjectDeleted,
+}
+
+impl Kind {
+    /// The CloudEvents `type`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JoinTokenCreated => "security.join-token.created",
+            Self::JoinTokenRevoked => "security.join-token.revoked",
+            Self::JoinTokenExhausted => "security.join-token.exhausted",
+            Self::NodeJoined => "security.node.joined",
+            Self::NodeReclaimed => "security.node.reclaimed",
+            Self::NodeRenewed => "security.node.renewed",
+            Self::NodeBanned => "security.node.banned",
+            Self::NodeUnbanned => "security.node.unbanned",
+            Self::NodeReleased => "security.node.released",
+            Self::NodeIdentityDisputed => "security.node.identity-disputed",
+            Self::CaRotated => "security.ca.rotated",
+            Self::TenantCreated => "iam.tenant.created",
+            Self::TenantUpdated => "iam.tenant.updated",
+            Self::TenantDeleted => "iam.tenant.deleted",
+            Self::ProjectCreated => "iam.project.created",
+            Self::ProjectUpdated => "iam.project.updated",
+            Self::ProjectDeleted => "iam.project.deleted",
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub struct Event<'a> {
+    /// What.
+    pub kind: Kind,
+    /// To whom it is told.
+    pub tenant: &'a str,
+    /// The id of the thing that it happened to.
+    pub subject: &'a str,
+    /// What else there is to know.
+    pub data: Value,
+}
+
+/// Who made it happen, by which request, when.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// A subject, a join token, a node, or `relay`.
+    pub actor: String,
+    /// The request's id; empty where the relay acted by itself.
+    pub request_id: String,
+    /// When.
+    pub at: Timestamp,
+}

@@ -1,0 +1,135 @@
+//! What an empty store gets, in one transaction: the CAs, the provider tenant, its project, site and pool. Several
+//! relays may start on one empty store at once: one makes it all, the others find it.
+
+use crate::{
+    ca::{self, CaRecord, Roots, TrustDomain},
+    facts::PoolFacts,
+    fault::Fault,
+    random::Random,
+    seal::KeyRing,
+    store::{
+        Store, Tx, authorities,
+        meta::{self, Name},
+        pools, projects, sites, tenants,
+    },
+};
+use shared::{
+    api::{
+        pools::{AgentKind, Policy, UnknownKeys},
+        projects::Project,
+        sites::Site,
+        tenants::Tenant,
+    },
+    id::PoolUid,
+    time::Timestamp,
+};
+
+/// The provider tenant's id, and the id of the first project, site and pool.
+pub const PROVIDER: &str = "provider";
+/// The id of the first project, site and pool.
+pub const DEFAULT: &str = "default";
+
+/// What an installation is, as its store says.
+pub struct Installation {
+    /// The platform's trust domain, fixed at the first start.
+    pub trust_domain: TrustDomain,
+    /// The tenant whose members may be admins.
+    pub provider_tenant: String,
+    /// The CAs.
+    pub authorities: Vec<CaRecord>,
+}
+
+/// What a first start needs.
+pub struct Beginning<'a> {
+    /// The trust domain to take.
+    pub trust_domain: &'a TrustDomain,
+    /// The master keys.
+    pub keys: &'a KeyRing,
+    /// Randomness.
+    pub random: &'a Random,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// Whether the store has no installation yet.
+///
+/// # Errors
+/// The store's.
+pub async fn is_empty(store: &Store) -> Result<bool, Fault> {
+    let check = store.read("first start", (), |tx, ()| Box::pin(meta::find(tx, Name::KeyCheck))).await?;
+    Ok(check.is_none())
+}
+
+/// The installation; made now if the store is empty. The master key is checked against it first: a relay that can't
+/// open what is sealed must not go on, and never makes a new CA.
+///
+/// # Errors
+/// The store's; the master key is not the one that the store was sealed with.
+pub async fn ensure(store: &Store, beginning: &Beginning<'_>) -> Result<Installation, Fault> {
+    store
+        .transact("first start", beginning, |tx, beginning| {
+            Box::pin(async move {
+                if meta::find(tx, Name::KeyCheck).await?.is_none() {
+                    make(tx, beginning).await?;
+                }
+                load(tx, beginning.keys).await
+            })
+        })
+        .await
+}
+
+/// The installation that is there.
+///
+/// # Errors
+/// The store's; the master key is not the right one; something is missing.
+pub async fn load(tx: &mut Tx<'_>, keys: &KeyRing) -> Result<Installation, Fault> {
+    let missing = |what| move || Fault::internal(what)("the store holds no installation");
+    let check = meta::find(tx, Name::KeyCheck).await?.ok_or_else(missing("checking the master key"))?;
+    keys.verify_check_value(&check).map_err(Fault::internal("checking the master key"))?;
+    let trust_domain =
+        meta::find(tx, Name::TrustDomain).await?.ok_or_else(missing("reading the trust domain"))?;
+    let provider_tenant =
+        meta::find(tx, Name::ProviderTenant).await?.ok_or_else(missing("reading the provider"))?;
+    Ok(Installation {
+        trust_domain: trust_domain
+            .parse()
+            .map_err(Fault::internal::<ca::InvalidTrustDomain>("reading the trust domain"))?,
+        provider_tenant,
+        authorities: authorities::all(tx).await?,
+    })
+}
+
+async fn make(tx: &mut Tx<'_>, beginning: &Beginning<'_>) -> Result<(), Fault> {
+    let Beginning { trust_domain, keys, random, now } = beginning;
+    let check = keys.check_value(random).map_err(Fault::internal("sealing the key-check value"))?;
+    meta::insert(tx, Name::KeyCheck, &check).await?;
+    meta::insert(tx, Name::TrustDomain, trust_domain.as_str()).await?;
+    meta::insert(tx, Name::ProviderTenant, PROVIDER).await?;
+    let records = ca::create(trust_domain, Roots::drawn(), *now, keys, random)
+        .map_err(Fault::internal("making the CAs"))?;
+    authorities::replace(tx, &records).await?;
+    let (tenant, created_at) = (PROVIDER.to_owned(), *now);
+    let provider = Tenant { tenant_id: tenant.clone(), display_name: "Provider".to_owned(), created_at };
+    tenants::insert(tx, &provider).await?;
+    let (project_id, display_name) = (DEFAULT.to_owned(), "Default".to_owned());
+    let project = Project { tenant_id: tenant.clone(), project_id, display_name, created_at };
+    projects::insert(tx, &project).await?;
+    let (site_id, owner_tenant_id) = (DEFAULT.to_owned(), tenant.clone());
+    let site = Site { site_id, owner_tenant_id, custom: false, bmc_networks: Vec::new(), created_at };
+    sites::insert(tx, &site).await?;
+    let pool = PoolFacts {
+        uid: PoolUid::draw(*now, random.bytes()),
+        pool_id: DEFAULT.to_owned(),
+        tenant_id: tenant.clone(),
+        project_id: DEFAULT.to_owned(),
+        site_id: DEFAULT.to_owned(),
+        agent: AgentKind::Bcd,
+        // The first machine is to join without a list of keys: its endorsement key is recorded.
+        policy: Policy { unknown_endorsement_keys: UnknownKeys::Accept, ..Policy::default() },
+        created_at,
+        site_owner: tenant,
+        custom_site: false,
+    };
+    pools::insert(tx, &pool).await?;
+    Ok(())
+}

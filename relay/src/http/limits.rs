@@ -1,0 +1,164 @@
+//! Who may call how often: token buckets per credential and per client address, and a bound on joins in flight.
+//!
+//! A bucket's burst is its figure for a minute. A right credential is never slowed by what others from its
+//! address do wrong: a rack behind NAT is one address.
+
+use crate::config::Limits as Figures;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
+use shared::problem::{Code, Problem};
+use std::{
+    hash::Hash,
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The buckets.
+pub struct Limits {
+    tokens: DefaultKeyedRateLimiter<String>,
+    wrong_credentials: DefaultKeyedRateLimiter<IpAddr>,
+    health: DefaultKeyedRateLimiter<IpAddr>,
+    joins: DefaultKeyedRateLimiter<IpAddr>,
+    joins_in_flight: Arc<Semaphore>,
+}
+
+impl Limits {
+    /// Full buckets.
+    #[must_use]
+    pub fn new(settings: &Figures) -> Self {
+        let in_flight = usize::try_from(settings.join_in_flight.get()).unwrap_or(Semaphore::MAX_PERMITS);
+        Self {
+            tokens: RateLimiter::keyed(Quota::per_minute(settings.per_token_per_minute)),
+            wrong_credentials: RateLimiter::keyed(Quota::per_minute(settings.per_ip_per_minute)),
+            health: RateLimiter::keyed(Quota::per_minute(settings.health_per_minute)),
+            joins: RateLimiter::keyed(Quota::per_minute(settings.join_per_ip_per_minute)),
+            joins_in_flight: Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS))),
+        }
+    }
+
+    /// Charges a credential that was found right.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the wait.
+    pub fn charge_token(&self, id: &str) -> Result<(), Problem> {
+        charge(&self.tokens, &id.to_owned(), "this credential")
+    }
+
+    /// Charges an address for a missing or wrong credential.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the wait.
+    pub fn charge_wrong_credential(&self, address: IpAddr) -> Result<(), Problem> {
+        charge(
+            &self.wrong_credentials,
+            &network(address),
+            "calls from this address without a valid credential",
+        )
+    }
+
+    /// Charges an address for a health check.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the wait.
+    pub fn charge_health(&self, address: IpAddr) -> Result<(), Problem> {
+        charge(&self.health, &network(address), "health checks from this address")
+    }
+
+    /// Lets a join in, for as long as the permit lives.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED for the address; UNAVAILABLE where too many are judged already.
+    pub fn enter_join(&self, address: IpAddr) -> Result<OwnedSemaphorePermit, Problem> {
+        charge(&self.joins, &network(address), "joins from this address")?;
+        self.joins_in_flight.clone().try_acquire_owned().map_err(|_| {
+            Problem::new(Code::Unavailable, "Too many machines join at this moment; try again.")
+                .retry_after(2)
+        })
+    }
+
+    /// Forgets buckets that are full again, so that memory follows the callers of the last minute.
+    pub fn tidy(&self) {
+        self.tokens.retain_recent();
+        for addresses in [&self.wrong_credentials, &self.health, &self.joins] {
+            addresses.retain_recent();
+        }
+    }
+}
+
+fn charge<K: Clone + Hash + Eq>(
+    buckets: &DefaultKeyedRateLimiter<K>,
+    key: &K,
+    what: &str,
+) -> Result<(), Problem> {
+    buckets.check_key(key).map_err(|refused| {
+        let wait = refused.wait_time_from(buckets.clock().now());
+        let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+        let detail = format!("The limit for {what} is reached; wait {seconds} s.");
+        Problem::new(Code::ResourceExhausted, detail).retry_after(seconds)
+    })
+}
+
+/// The address as a client has it: an IPv6 client has a whole /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+
+    fn small() -> Limits {
+        let two = NonZeroU32::new(2).unwrap();
+        Limits::new(&Figures {
+            per_token_per_minute: two,
+            per_ip_per_minute: two,
+            health_per_minute: two,
+            join_per_ip_per_minute: NonZeroU32::new(100).unwrap(),
+            join_in_flight: two,
+        })
+    }
+
+    #[test]
+    fn each_credential_and_each_address_has_its_own_bucket() {
+        let limits = small();
+        let (here, there): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        for _ in 0..2 {
+            assert!(limits.charge_token("a").is_ok());
+            assert!(limits.charge_wrong_credential(here).is_ok());
+        }
+        let refused = limits.charge_token("a").unwrap_err();
+        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert!(
+            refused.retry_after_seconds.is_some_and(|seconds| (1..=31).contains(&seconds)),
+            "{refused:?}"
+        );
+        assert!(limits.charge_token("b").is_ok());
+        assert!(limits.charge_wrong_credential(here).is_err());
+        assert!(limits.charge_wrong_credential(there).is_ok());
+    }
+
+    #[test]
+    fn an_ipv6_client_is_its_network() {
+        let limits = small();
+        for host in ["2001:db8::1", "2001:db8::2"] {
+            assert!(limits.charge_health(host.parse().unwrap()).is_ok());
+        }
+        assert!(limits.charge_health("2001:db8::3".parse().unwrap()).is_err());
+        assert!(limits.charge_health("2001:db8:0:1::3".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn joins_in_flight_are_bounded_and_come_back() {
+        let limits = small();
+        let here: IpAddr = [192, 0, 2, 1].into();
+        let first = limits.enter_join(here).unwrap();
+        let _second = limits.enter_join(here).unwrap();
+        assert_eq!(limits.enter_join(here).unwrap_err().code, Code::Unavailable);
+        drop(first);
+        assert!(limits.enter_join(here).is_ok());
+    }
+}

@@ -1,0 +1,136 @@
+//! Connections: accept, TLS, HTTP/1.1 or HTTP/2, and the end of it all.
+//!
+//! Everything a peer can draw out is bounded: handshakes and headers in time, connections in number. Draining
+//! stops accepting, lets requests finish and gives up on the rest after [`DRAIN_TIMEOUT`].
+
+use super::{App, Arrival, router, tls::Tls};
+use crate::fault::chain;
+use axum::{body::Body, response::Response};
+use http::{HeaderMap, HeaderValue, Request};
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use shared::base32;
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt as _;
+
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a request's header may take, and how long a connection may be idle between two.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
+/// The most requests at a time of one HTTP/2 connection.
+const MAX_STREAMS: u32 = 64;
+/// The most connections.
+const MAX_CONNECTIONS: usize = 100_000;
+/// How long requests may take to finish once the relay is told to stop.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest request id that is taken over from a client.
+const MAX_REQUEST_ID: usize = 64;
+
+/// Serves until `stop` resolves, then drains.
+pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: impl Future<Output = ()>) {
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = Arc::new(GracefulShutdown::new());
+    let routes = router(&app);
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stop => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
+                let (app, tls, routes, graceful) =
+                    (app.clone(), tls.clone(), routes.clone(), graceful.clone());
+                tokio::spawn(async move {
+                    connection(Connection { app, tls, routes, remote }, stream, &graceful).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: those that are open will end.
+                tracing::warn!(error = chain(&error), "accepting a connection failed");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    drop(listener);
+    if let Ok(graceful) = Arc::try_unwrap(graceful).map(GracefulShutdown::shutdown) {
+        let _ = timeout(DRAIN_TIMEOUT, graceful).await;
+    }
+}
+
+struct Connection {
+    app: Arc<App>,
+    tls: Arc<Tls>,
+    routes: axum::Router,
+    remote: SocketAddr,
+}
+
+async fn connection(this: Connection, stream: TcpStream, graceful: &GracefulShutdown) {
+    let _ = stream.set_nodelay(true);
+    let acceptor = TlsAcceptor::from(this.tls.config());
+    // A scanner's failed handshake is no news; what a machine must know it says itself.
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let peer = this.tls.peer(stream.get_ref().1.peer_certificates()).map(Arc::new);
+    let remote = this.remote.ip().to_canonical();
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (app, routes, peer) = (this.app.clone(), this.routes.clone(), peer.clone());
+        async move {
+            let request_id = request_id(&app, request.headers());
+            let arrival = Arrival { remote, peer, request_id };
+            Ok::<_, Infallible>(respond(&app, routes, arrival, request).await)
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .keep_alive_interval(HEADER_TIMEOUT);
+    let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let _ = graceful.watch(serving).await;
+}
+
+async fn respond(app: &App, routes: axum::Router, arrival: Arrival, request: Request<Incoming>) -> Response {
+    let started = Instant::now();
+    let request_id = arrival.request_id.clone();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(arrival);
+    let mut response = match routes.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert("x-request-id", value);
+    }
+    let took = started.elapsed();
+    app.relay.metrics.took(took);
+    let status = response.status().as_u16();
+    tracing::debug!(%method, path, status, request_id = &*request_id, took_ms = took.as_secs_f64() * 1e3, "answered");
+    response
+}
+
+/// The client's own id for the request, where it is a harmless one, else a new one.
+fn request_id(app: &App, headers: &HeaderMap) -> Arc<str> {
+    let harmless = |id: &&str| {
+        (1..=MAX_REQUEST_ID).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+    };
+    let given = headers.get("x-request-id").and_then(|value| value.to_str().ok()).filter(harmless);
+    match given {
+        Some(id) => id.into(),
+        None => base32::encode(&app.relay.random.bytes::<16>()).into(),
+    }
+}

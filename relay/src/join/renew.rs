@@ -1,0 +1,123 @@
+//! Renewal, in two phases: the certificate in use counts until the new one has been used once.
+//!
+//! A lost answer is harmless: the old certificate still works, and the same request again is given the same
+//! certificate. The node's row is locked from the judgement to the commit, so a ban either comes first and the
+//! renewal is refused, or comes after and refuses what was issued at its first use.
+
+use super::{
+    issue::{self, Order},
+    standing, submit, trust,
+};
+use crate::{
+    call::{Call, unauthenticated},
+    events::{Event, Kind, Origin},
+    facts::{Identity, IdentityKind, NodeFacts, PoolFacts},
+    fault::Fault,
+    store::{
+        Tx,
+        certificates::{self, CertificateRow},
+        events, identities, nodes, pools,
+    },
+};
+use serde_json::json;
+use shared::{
+    api::node::{JoinAnswer, RenewInput, Trust},
+    csr::CertificateRequest,
+    hex,
+    problem::{Problem, Reason},
+};
+
+struct Renewal<'a> {
+    call: &'a Call,
+    request: CertificateRequest,
+    csr_sha256: String,
+    key_sha256: String,
+}
+
+/// Renews the caller's certificate.
+///
+/// # Errors
+/// badCsr, nodeBanned, nodeReleased, superseded, identityTaken; UNAUTHENTICATED past the grace.
+pub async fn renew(call: &Call, input: &RenewInput) -> Result<JoinAnswer, Fault> {
+    let request = submit::read_request(&input.csr)?;
+    let renewal = Renewal {
+        call,
+        csr_sha256: hex::encode(&request.digest()),
+        key_sha256: hex::encode(&request.key.digest()),
+        request,
+    };
+    call.relay
+        .store
+        .transact("node.renew", renewal, |tx, renewal| Box::pin(judge_and_renew(tx, renewal)))
+        .await
+}
+
+async fn judge_and_renew(tx: &mut Tx<'_>, renewal: &Renewal<'_>) -> Result<JoinAnswer, Fault> {
+    let (call, peer, now) = (renewal.call, renewal.call.peer()?, renewal.call.now);
+    let ca = call.relay.ca.load();
+    let (node, standing) = standing::stand(tx, peer, true).await?;
+    let pool = pools::load(tx, &node.pool_id).await?.ok_or_else(standing::released)?;
+    if !standing::in_time(peer, now, pool.policy.renew_grace_seconds.get()) {
+        return Err(unauthenticated().into());
+    }
+    let node = standing::promote(tx, peer, node, standing, now).await?;
+    let trust = trust::fallen(node.trust, trust::evaluate(&pool, node.hosted));
+    if let Some(offered) = same_request(tx, renewal, &node, trust).await? {
+        return Ok(JoinAnswer::Issued(issue::answer(&ca, &offered, now)));
+    }
+    hold_key(tx, renewal, &node, &pool).await?;
+    let order = Order {
+        pool: &pool,
+        node: &node.id,
+        generation: node.generation,
+        trust,
+        key: &renewal.request.key,
+        csr_sha256: &renewal.csr_sha256,
+    };
+    let fresh = issue::certificate(&ca, &order, now)?;
+    certificates::insert(tx, &fresh).await?;
+    nodes::offer_certificate(tx, &node.id, &fresh.serial, trust).await?;
+    let origin = Origin { actor: node.id.to_string(), request_id: call.request_id.clone(), at: now };
+    let data = json!({"poolId": pool.pool_id, "serial": fresh.serial, "previousSerial": node.current_serial, "trust": trust});
+    let event = Event { kind: Kind::NodeRenewed, tenant: &pool.tenant_id, subject: node.id.as_str(), data };
+    events::insert(tx, &call.relay.random, &origin, &event).await?;
+    Ok(JoinAnswer::Issued(issue::answer(&ca, &fresh, now)))
+}
+
+/// The certificate that was offered for this very request and still counts.
+async fn same_request(
+    tx: &mut Tx<'_>,
+    renewal: &Renewal<'_>,
+    node: &NodeFacts,
+    trust: Trust,
+) -> Result<Option<CertificateRow>, Fault> {
+    let Some(serial) = &node.next_serial else { return Ok(None) };
+    let offered = certificates::find(tx, serial).await?;
+    Ok(offered.filter(|offered| {
+        offered.csr_sha256 == renewal.csr_sha256
+            && offered.trust == trust
+            && renewal.call.now < offered.not_after
+    }))
+}
+
+/// Makes the node the holder of another key, unless that is banned or another node's.
+async fn hold_key(
+    tx: &mut Tx<'_>,
+    renewal: &Renewal<'_>,
+    node: &NodeFacts,
+    pool: &PoolFacts,
+) -> Result<(), Fault> {
+    if renewal.key_sha256 == node.key_sha256 {
+        return Ok(());
+    }
+    if identities::banned(tx, &pool.site_id, &renewal.key_sha256, None, None).await?.is_some() {
+        return Err(standing::banned().into());
+    }
+    identities::free_other_keys(tx, &node.id, &node.key_sha256).await?;
+    let key = Identity { kind: IdentityKind::Key, value: renewal.key_sha256.clone() };
+    if identities::hold(tx, &pool.site_id, &key, &node.id).await? {
+        return Ok(());
+    }
+    let detail = "Another node holds this key; make a new key for this machine (bcd reset) and join again.";
+    Err(Problem::refused(Reason::IdentityTaken, detail).into())
+}

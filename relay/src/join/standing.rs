@@ -1,0 +1,144 @@
+//! Whether a machine's certificate still counts: judged at every request, not at the handshake.
+
+use crate::{
+    ca::PeerCertificate,
+    call::{Call, unauthenticated},
+    facts::NodeFacts,
+    fault::Fault,
+    store::{Tx, certificates, identities, nodes},
+};
+use shared::{
+    api::nodes::NodeState,
+    hex,
+    problem::{Problem, Reason},
+    time::Timestamp,
+};
+
+/// What a certificate is to its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The one in use.
+    Current,
+    /// The one that was issued and is used now for the first time.
+    Next,
+    /// None of them any more, or never.
+    Other,
+}
+
+/// Judges a certificate by its node's row. Pure.
+///
+/// # Errors
+/// `nodeBanned` or `nodeReleased`.
+pub fn judge(serial: &str, node: &NodeFacts) -> Result<Standing, Problem> {
+    match node.state {
+        NodeState::Banned => return Err(banned()),
+        NodeState::Released => return Err(released()),
+        NodeState::Live => {}
+    }
+    if serial == node.current_serial {
+        Ok(Standing::Current)
+    } else if node.next_serial.as_deref() == Some(serial) {
+        Ok(Standing::Next)
+    } else {
+        Ok(Standing::Other)
+    }
+}
+
+/// Whether the time of a certificate is not over, `grace_seconds` included. Pure.
+#[must_use]
+pub fn in_time(peer: &PeerCertificate, now: Timestamp, grace_seconds: i64) -> bool {
+    now <= peer.not_after.plus_seconds(grace_seconds)
+}
+
+/// The refusal of a banned node.
+#[must_use]
+pub fn banned() -> Problem {
+    let detail = "The node is banned; only an operator can end that (relay nodes unban).";
+    Problem::refused(Reason::NodeBanned, detail)
+}
+
+/// The refusal of a released node.
+#[must_use]
+pub fn released() -> Problem {
+    let detail = "The node was released; reset bcd and join again with a new token.";
+    Problem::refused(Reason::NodeReleased, detail)
+}
+
+/// The refusal of a certificate or join that a later one has overtaken.
+#[must_use]
+pub fn superseded() -> Problem {
+    let detail = "A later join or renewal of this node has overtaken this one; reset bcd and join again.";
+    Problem::refused(Reason::Superseded, detail)
+}
+
+/// The node behind a certificate in time, as it is now. The first use of the next certificate makes it the one in use.
+///
+/// # Errors
+/// nodeBanned, nodeReleased, superseded, else UNAUTHENTICATED.
+pub async fn require(call: &Call) -> Result<NodeFacts, Fault> {
+    let peer = call.peer()?;
+    if !in_time(peer, call.now, 0) {
+        return Err(unauthenticated().into());
+    }
+    let store = &call.relay.store;
+    let (node, standing) =
+        store.read("node.standing", peer, |tx, peer| Box::pin(stand(tx, peer, false))).await?;
+    if standing == Standing::Current {
+        return Ok(node);
+    }
+    store
+        .transact("node.promote", (peer, call.now), |tx, (peer, now)| {
+            Box::pin(async move {
+                let (node, standing) = stand(tx, peer, true).await?;
+                promote(tx, peer, node, standing, *now).await
+            })
+        })
+        .await
+}
+
+/// The node behind a certificate, and what the certificate is to it.
+///
+/// # Errors
+/// nodeBanned, nodeReleased, superseded, else UNAUTHENTICATED.
+pub async fn stand(
+    tx: &mut Tx<'_>,
+    peer: &PeerCertificate,
+    lock: bool,
+) -> Result<(NodeFacts, Standing), Fault> {
+    let node = if lock { nodes::lock(tx, &peer.node).await? } else { nodes::find(tx, &peer.node).await? };
+    let node = node.ok_or_else(unauthenticated)?;
+    match judge(&peer.serial, &node)? {
+        Standing::Other => {
+            let issued = certificates::find(tx, &peer.serial).await?;
+            let ours = issued.is_some_and(|issued| issued.node == node.id);
+            Err(if ours { superseded() } else { unauthenticated() }.into())
+        }
+        standing => Ok((node, standing)),
+    }
+}
+
+/// Makes the next certificate the one in use, once it has been used. The node's row is locked.
+///
+/// # Errors
+/// The store's.
+pub async fn promote(
+    tx: &mut Tx<'_>,
+    peer: &PeerCertificate,
+    mut node: NodeFacts,
+    standing: Standing,
+    now: Timestamp,
+) -> Result<NodeFacts, Fault> {
+    if standing != Standing::Next {
+        return Ok(node);
+    }
+    let key = hex::encode(&peer.key_digest);
+    nodes::promote(tx, &node.id, &peer.serial, &key).await?;
+    certificates::used(tx, &peer.serial, now).await?;
+    if key != node.key_sha256 {
+        identities::free_other_keys(tx, &node.id, &key).await?;
+    }
+    node.previous_serial = Some(std::mem::replace(&mut node.current_serial, peer.serial.clone()));
+    node.next_serial = None;
+    node.key_sha256 = key;
+    Ok(node)
+}

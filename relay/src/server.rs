@@ -1,0 +1,268 @@
+//! The one place where everything is wired: open the store, find or make the installation, serve, drain.
+
+use crate::{
+    api,
+    auth::bootstrap,
+    ca::{self, Authority, Demand, Domain},
+    clock::Clock,
+    config::Settings,
+    context::Context,
+    fault::{Fault, chain},
+    files,
+    first_start::{self, Beginning},
+    http::{App, limits::Limits, serve, tls::Tls},
+    join::heartbeats::Heartbeats,
+    metrics::Metrics,
+    random::Random,
+    seal::{KeyRing, MasterKey},
+    store::Store,
+};
+use arc_swap::ArcSwap;
+use std::{
+    fs::File,
+    future::Future,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tokio::net::TcpListener;
+
+mod upkeep;
+
+/// Why the relay can't serve. Each says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A file of the data directory.
+    #[error("{operation} {}: check that the relay's user may write there and that the disk is not full", path.display())]
+    File {
+        /// What was being done.
+        operation: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another relay runs on the data directory.
+    #[error("another relay runs on {}: stop it first, or take another --data-dir", path.display())]
+    Locked {
+        /// The data directory.
+        path: PathBuf,
+    },
+    /// The address is taken, or not this machine's.
+    #[error("listen on {address}: is another program listening there?")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Anything that says itself what to do.
+    #[error("{operation}")]
+    Start {
+        /// What was being done.
+        operation: &'static str,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl ServeError {
+    fn start<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
+        operation: &'static str,
+    ) -> impl FnOnce(E) -> Self {
+        move |source| Self::Start { operation, source: source.into() }
+    }
+
+    fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { operation, path, source }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then drains. Removes nothing of the data directory but `listen`.
+///
+/// # Errors
+/// Something of the start fails; the store is unchanged or whole.
+pub async fn serve(settings: Settings) -> Result<(), ServeError> {
+    let stop = stop_signal().map_err(ServeError::start("watching for signals"))?;
+    let relay = Relay::start(settings, Clock::system(), Random::system()).await?;
+    relay.run(stop).await
+}
+
+/// A relay that listens and does not answer yet.
+pub struct Relay {
+    settings: Settings,
+    app: Arc<App>,
+    tls: Arc<Tls>,
+    listener: TcpListener,
+    address: SocketAddr,
+    _lock: File,
+}
+
+impl Relay {
+    /// Does all of a start: directory, store, installation, listener, and the files that say where it is.
+    ///
+    /// # Errors
+    /// As [`serve`].
+    pub async fn start(settings: Settings, clock: Clock, random: Random) -> Result<Self, ServeError> {
+        let lock = claim(&settings.data_dir)?;
+        let store = Store::open(settings.database_url.expose())
+            .await
+            .map_err(ServeError::start("opening the store"))?;
+        store.migrate().await.map_err(ServeError::start("migrating the store"))?;
+        let keys = keys(&settings, &store, &random).await?;
+        let listener = TcpListener::bind(settings.listen)
+            .await
+            .map_err(|source| ServeError::Listen { address: settings.listen, source })?;
+        let address = listener
+            .local_addr()
+            .map_err(|source| ServeError::Listen { address: settings.listen, source })?;
+        let trust_domain = settings
+            .trust_domain_at(address)
+            .map_err(ServeError::start("taking a trust domain from the URL"))?;
+        let beginning =
+            Beginning { trust_domain: &trust_domain, keys: &keys, random: &random, now: clock.now() };
+        let installation = first_start::ensure(&store, &beginning)
+            .await
+            .map_err(ServeError::start("opening the installation"))?;
+        let authority = Authority::open(&installation.trust_domain, installation.authorities, &keys, &random)
+            .map_err(ServeError::start("opening the CA"))?;
+        let names = upkeep::server_names(&settings, address);
+        let certificate = authority
+            .issue_relay(&names, clock.now())
+            .map_err(ServeError::start("issuing the relay's own certificate"))?;
+        let tls =
+            Tls::new(certificate, authority.trust(), &clock).map_err(ServeError::start("setting up TLS"))?;
+        let relay = Context {
+            store,
+            clock,
+            random,
+            ca: ArcSwap::from_pointee(authority),
+            keys,
+            limits: Limits::new(&settings.limits),
+            metrics: Metrics::default(),
+            heartbeats: Heartbeats::default(),
+            provider_tenant: installation.provider_tenant,
+        };
+        let registry = api::registry().map_err(ServeError::start("building the method table"))?;
+        let url = settings.url_at(address).to_string();
+        let app = Arc::new(App { relay: Arc::new(relay), registry, url });
+        Ok(Self { settings, app, tls: Arc::new(tls), listener, address, _lock: lock })
+    }
+
+    /// What the relay's calls reach; for tests that look behind the API.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.app.relay
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until `stop` resolves, then drains: requests finish, heartbeats are written, the store is closed.
+    ///
+    /// # Errors
+    /// The files that say where it is can't be written.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let Self { settings, app, tls, listener, address, _lock } = self;
+        let relay = app.relay.clone();
+        let directory = settings.data_dir.clone();
+        publish(&relay, &directory).await?;
+        let upkeep = upkeep::start(&settings, address, &app, &tls);
+        let listen = directory.join("listen");
+        files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
+            .map_err(ServeError::file("writing", &listen))?;
+        announce(&relay, &app.url);
+        serve::serve(app, listener, tls, stop).await;
+        tracing::info!("draining");
+        drop(upkeep);
+        let _ = std::fs::remove_file(&listen);
+        if let Err(fault) = relay.heartbeats.write(&relay.store).await {
+            tracing::warn!(error = chain(&fault), "the last heartbeats were not written");
+        }
+        relay.store.close().await;
+        Ok(())
+    }
+}
+
+/// The data directory, and the lock that says that this relay has it.
+fn claim(directory: &Path) -> Result<File, ServeError> {
+    files::directory(directory).map_err(ServeError::file("making", directory))?;
+    let path = directory.join("lock");
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(ServeError::file("opening", &path))?;
+    lock.try_lock().map_err(|error| match error {
+        std::fs::TryLockError::WouldBlock => ServeError::Locked { path: directory.to_owned() },
+        std::fs::TryLockError::Error(source) => ServeError::File { operation: "locking", path, source },
+    })?;
+    let stale = directory.join("listen");
+    match std::fs::remove_file(&stale) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ServeError::file("removing", &stale)(error))
+        }
+        _ => Ok(lock),
+    }
+}
+
+/// The master key. It is made only for a store that holds nothing yet: a relay without its key must not make another.
+async fn keys(settings: &Settings, store: &Store, random: &Random) -> Result<KeyRing, ServeError> {
+    let path = &settings.master_key_file;
+    let empty = first_start::is_empty(store).await.map_err(ServeError::start("reading the store"))?;
+    let missing = !path.try_exists().map_err(ServeError::file("looking for", path))?;
+    let key = if empty && missing {
+        MasterKey::create(path, random)
+    } else {
+        MasterKey::load(path, settings.credentials_dir.as_deref())
+    };
+    key.map(|key| KeyRing::new(key, Vec::new())).map_err(ServeError::start("getting the master key"))
+}
+
+/// Writes what machines and operators need to reach this relay: bundles and bootstrap credentials.
+async fn publish(relay: &Context, directory: &Path) -> Result<(), ServeError> {
+    for (file, domain) in [("trust-bundle.pem", Domain::Platform), ("tenant-bundle.pem", Domain::Tenant)] {
+        let path = directory.join(file);
+        files::write(&path, relay.ca.load().bundle(domain).as_bytes(), files::PUBLIC)
+            .map_err(ServeError::file("writing", &path))?;
+    }
+    bootstrap::renew(relay, &directory.join("bootstrap"))
+        .await
+        .map_err(ServeError::start("writing the bootstrap credentials"))
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the line is part of the contract, whatever the log's format and level"
+)]
+fn announce(relay: &Context, url: &str) {
+    let pin = relay.ca.load().pin().unwrap_or_default();
+    tracing::info!(url, pin, version = env!("CARGO_PKG_VERSION"), "the relay serves; machines pin this CA");
+    eprintln!("listening on {url}");
+}
+
+/// Resolves at SIGTERM or SIGINT.
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
+}
+
+/// Rotates what is due of the CAs in the store and takes over what is there.
+///
+/// # Errors
+/// The store's, or the CA's.
+pub async fn rotate_due(relay: &Context) -> Result<Vec<ca::Change>, Fault> {
+    upkeep::rotate(relay, Demand::Due).await
+}

@@ -1,0 +1,229 @@
+//! What the relay does by itself while it serves: write heartbeats, renew its certificate and bootstrap
+//! credentials, rotate CAs, forget what is over, show metrics.
+
+use crate::{
+    auth::bootstrap,
+    ca::{self, Authority, Demand},
+    config::Settings,
+    context::Context,
+    events::{Event, Kind, Origin},
+    fault::{Fault, chain},
+    http::{
+        App, problem,
+        tls::{Tls, TlsError},
+    },
+    store::{authorities, certificates, credentials, events, idempotency, nodes},
+};
+use axum::{extract::State, response::Response};
+use http::StatusCode;
+use rustls::pki_types::{IpAddr, ServerName};
+use serde_json::json;
+use shared::time::Timestamp;
+use std::{
+    future::Future,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{net::TcpListener, task::JoinSet};
+
+/// How often heartbeats are written.
+const HEARTBEATS: Duration = Duration::from_secs(1);
+/// How often certificates, CAs and what is over are looked at.
+const HOUSEKEEPING: Duration = Duration::from_secs(60);
+/// How long an answer is kept for its retry, in seconds (one day).
+const ANSWERS_SECONDS: i64 = 86_400;
+/// How long an expired certificate is kept, in seconds (60 days: the longest grace, twice).
+const CERTIFICATES_SECONDS: i64 = 60 * 86_400;
+
+/// Starts all of it; it ends when the answer is dropped.
+pub(super) fn start(settings: &Settings, address: SocketAddr, app: &Arc<App>, tls: &Arc<Tls>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    let relay = app.relay.clone();
+    tasks.spawn(every(HEARTBEATS, "writing heartbeats", move || {
+        let relay = relay.clone();
+        async move { relay.heartbeats.write(&relay.store).await }
+    }));
+    let house = Arc::new(House {
+        relay: app.relay.clone(),
+        tls: tls.clone(),
+        names: server_names(settings, address),
+        // The first turn exchanges it; so does a start.
+        renew_at: Mutex::new(Timestamp::MIN),
+    });
+    tasks.spawn(every(HOUSEKEEPING, "housekeeping", move || {
+        let house = house.clone();
+        async move { house.keep().await }
+    }));
+    let (relay, directory) = (app.relay.clone(), settings.data_dir.join("bootstrap"));
+    tasks.spawn(every(
+        Duration::from_secs(bootstrap::RENEW_SECONDS),
+        "renewing the bootstrap credentials",
+        move || {
+            let (relay, directory) = (relay.clone(), directory.clone());
+            async move { bootstrap::renew(&relay, &directory).await }
+        },
+    ));
+    tasks.spawn(show_metrics(app.relay.clone(), settings.metrics_listen));
+    tasks
+}
+
+/// Does a thing again and again; what fails is logged and tried at the next turn.
+async fn every<F, R>(period: Duration, what: &'static str, mut turn: F)
+where
+    F: FnMut() -> R,
+    R: Future<Output = Result<(), Fault>>,
+{
+    loop {
+        tokio::time::sleep(period).await;
+        if let Err(fault) = turn().await {
+            tracing::warn!(error = chain(&fault), "{what} failed; it is tried again");
+        }
+    }
+}
+
+/// The names of the server certificate: localhost, loopback, the address listened on, the host of the URL.
+pub(super) fn server_names(settings: &Settings, address: SocketAddr) -> Vec<ServerName<'static>> {
+    let loopback =
+        [std::net::IpAddr::from([127, 0, 0, 1]), std::net::Ipv6Addr::LOCALHOST.into(), address.ip()];
+    let mut names: Vec<ServerName<'static>> = loopback
+        .into_iter()
+        .filter(|ip| !ip.is_unspecified())
+        .map(|ip| ServerName::from(IpAddr::from(ip)))
+        .collect();
+    let url = settings.url_at(address);
+    let host = url.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    names.extend([ServerName::try_from("localhost"), ServerName::try_from(host)].into_iter().flatten());
+    names.dedup();
+    names
+}
+
+/// What housekeeping remembers between its turns.
+struct House {
+    relay: Arc<Context>,
+    tls: Arc<Tls>,
+    names: Vec<ServerName<'static>>,
+    /// When the server certificate is to be exchanged.
+    renew_at: Mutex<Timestamp>,
+}
+
+impl House {
+    async fn keep(&self) -> Result<(), Fault> {
+        let relay = &self.relay;
+        let before = ids(&relay.ca.load());
+        rotate(relay, Demand::Due).await?;
+        self.exchange_certificate(before != ids(&relay.ca.load()))?;
+        relay.limits.tidy();
+        forget(relay).await?;
+        let counts = relay.store.read("metrics", (), |tx, ()| Box::pin(nodes::count_by_state(tx))).await?;
+        for (state, count) in counts {
+            relay.metrics.set_nodes(state.as_str(), count);
+        }
+        relay.metrics.set_ca_not_after(relay.ca.load().not_after().map_or(0, Timestamp::seconds));
+        Ok(())
+    }
+
+    /// Presents a fresh server certificate where the old one has lived two thirds of its life, or a CA is another.
+    fn exchange_certificate(&self, other_cas: bool) -> Result<(), Fault> {
+        let now = self.relay.clock.now();
+        let mut renew_at = self.renew_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if !other_cas && now < *renew_at {
+            return Ok(());
+        }
+        let ca = self.relay.ca.load();
+        let certificate = ca
+            .issue_relay(&self.names, now)
+            .map_err(Fault::internal("issuing the relay's own certificate"))?;
+        let next = renewal_of(certificate.not_before, certificate.not_after);
+        self.tls
+            .replace_trust(ca.trust())
+            .map_err(Fault::internal::<TlsError>("exchanging the trusted CAs"))?;
+        self.tls
+            .replace_certificate(certificate)
+            .map_err(Fault::internal::<TlsError>("exchanging the certificate"))?;
+        *renew_at = next;
+        Ok(())
+    }
+}
+
+/// Two thirds of a life.
+fn renewal_of(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
+    let life = not_after.since(not_before).as_secs();
+    not_before.plus_seconds(i64::try_from(life / 3 * 2).unwrap_or(0))
+}
+
+fn ids(ca: &Authority) -> Vec<String> {
+    let mut ids: Vec<String> = ca.issuers().map(|record| record.id.clone()).chain(ca.pins()).collect();
+    ids.sort();
+    ids
+}
+
+/// Rotates the CAs in the store as demanded, and takes over what is there then: another relay may have rotated.
+pub(super) async fn rotate(relay: &Context, demand: Demand) -> Result<Vec<ca::Change>, Fault> {
+    let rotated = relay.store.transact("rotate CAs", (relay, demand), |tx, (relay, demand)| {
+        Box::pin(async move {
+            let now = relay.clock.now();
+            let stored = authorities::lock_all(tx).await?;
+            let domain = relay.ca.load().trust_domain().clone();
+            let rotation = ca::rotate(&domain, stored, *demand, now, &relay.keys, &relay.random)
+                .map_err(Fault::internal("rotating the CAs"))?;
+            if !rotation.changes.is_empty() {
+                authorities::replace(tx, &rotation.records).await?;
+                let changes: Vec<String> =
+                    rotation.changes.iter().map(|change| format!("{change:?}")).collect();
+                let origin = Origin { actor: "relay".to_owned(), request_id: String::new(), at: now };
+                let event = Event {
+                    kind: Kind::CaRotated,
+                    tenant: &relay.provider_tenant,
+                    subject: domain.as_str(),
+                    data: json!({"changes": changes}),
+                };
+                events::insert(tx, &relay.random, &origin, &event).await?;
+            }
+            Ok::<_, Fault>(rotation)
+        })
+    });
+    let rotation = rotated.await?;
+    let domain = relay.ca.load().trust_domain().clone();
+    let authority = Authority::open(&domain, rotation.records, &relay.keys, &relay.random)
+        .map_err(Fault::internal("opening the CAs"))?;
+    relay.ca.store(Arc::new(authority));
+    Ok(rotation.changes)
+}
+
+async fn forget(relay: &Context) -> Result<(), Fault> {
+    relay
+        .store
+        .transact("forget", relay.clock.now(), |tx, now| {
+            Box::pin(async move {
+                idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
+                credentials::forget(tx, *now).await?;
+                certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;
+                Ok(())
+            })
+        })
+        .await
+}
+
+/// Shows the metrics on an address of their own: a loopback port for a scraper.
+async fn show_metrics(relay: Arc<Context>, address: SocketAddr) {
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::warn!(%address, error = chain(&error), "metrics are not shown: the address is taken");
+            return;
+        }
+    };
+    let routes = axum::Router::new().route("/metrics", axum::routing::get(metrics)).with_state(relay);
+    if let Err(error) = axum::serve(listener, routes).await {
+        tracing::warn!(error = chain(&error), "metrics are not shown any more");
+    }
+}
+
+async fn metrics(State(relay): State<Arc<Context>>) -> Response {
+    for (reason, count) in relay.store.retries().by_reason() {
+        relay.metrics.set_retries(reason, count);
+    }
+    let text = relay.metrics.render().into_bytes();
+    problem::answer(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+}

@@ -1,0 +1,234 @@
+//! The table `nodes`: what joining, renewing and every call of a node read and write. Views for people and the
+//! moves that people make are in `node_views`.
+
+use super::{Row, StoreError, Tx};
+use crate::facts::NodeFacts;
+use shared::{
+    api::{join_tokens::Hosted, node::Trust, nodes::NodeState},
+    hardware::Identity,
+    id::{JoinTokenId, NodeId},
+    time::Timestamp,
+};
+
+const LOCK: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, \
+    current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id = $1";
+const INSERT: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state, generation, trust, hosted, identity, \
+    key_sha256, token_id, remote_address, kubernetes_node_name, agent_version, current_serial, created_at, joined_at) \
+    VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
+const REJOIN: &str = "UPDATE nodes SET generation = $2, trust = $3, hosted = $4, identity = $5, seen_identity = NULL, \
+    token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10 WHERE id = $1";
+const REPLACE_CERTIFICATE: &str = "UPDATE nodes SET key_sha256 = $2, current_serial = $3, previous_serial = NULL, \
+    next_serial = NULL WHERE id = $1";
+const OFFER_CERTIFICATE: &str = "UPDATE nodes SET next_serial = $2, trust = $3 WHERE id = $1";
+const PROMOTE: &str = "UPDATE nodes SET previous_serial = current_serial, current_serial = next_serial, \
+    next_serial = NULL, key_sha256 = $3 WHERE id = $1 AND next_serial = $2";
+const HEARTBEAT: &str = "UPDATE nodes SET last_heartbeat_at = $2, agent_version = COALESCE($3, agent_version), \
+    boot_id = COALESCE($4, boot_id), \
+    seen_identity = CASE WHEN $5 = identity THEN NULL ELSE COALESCE($5, seen_identity) END \
+    WHERE id = $1 AND state = 'live'";
+const COUNT: &str = "SELECT state, COUNT(*) AS count FROM nodes GROUP BY state";
+
+pub(super) const STATEMENTS: &[&str] =
+    &[LOCK, INSERT, REJOIN, REPLACE_CERTIFICATE, OFFER_CERTIFICATE, PROMOTE, HEARTBEAT, COUNT];
+
+/// What a join writes of a node.
+#[derive(Clone, Debug)]
+pub struct Joined<'a> {
+    /// The node.
+    pub id: &'a NodeId,
+    /// What the relay takes it for.
+    pub trust: Trust,
+    /// Where its bcd is hosted.
+    pub hosted: Option<Hosted>,
+    /// What it says it is, in canonical form.
+    pub identity: &'a Identity,
+    /// The token.
+    pub token: &'a JoinTokenId,
+    /// Where the call came from.
+    pub remote_address: &'a str,
+    /// The cluster node it runs as.
+    pub kubernetes_node_name: Option<&'a str>,
+    /// bcd's version.
+    pub agent_version: &'a str,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Where a new node belongs, and its first certificate.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNode<'a> {
+    /// The pool.
+    pub pool_id: &'a str,
+    /// The pool's tenant.
+    pub tenant_id: &'a str,
+    /// The pool's site.
+    pub site_id: &'a str,
+    /// The key.
+    pub key_sha256: &'a str,
+    /// The certificate.
+    pub serial: &'a str,
+}
+
+/// The node, locked until the transaction ends.
+///
+/// # Errors
+/// The store's.
+pub async fn lock(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<NodeFacts>, StoreError> {
+    tx.lock_optional(LOCK, &[id.as_str().into()]).await?.map(|row| node(&row)).transpose()
+}
+
+/// The node as it is now, not locked.
+///
+/// # Errors
+/// The store's.
+pub async fn find(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<NodeFacts>, StoreError> {
+    tx.fetch_optional(LOCK, &[id.as_str().into()]).await?.map(|row| node(&row)).transpose()
+}
+
+/// Writes a new node.
+///
+/// # Errors
+/// The store's.
+pub async fn insert(tx: &mut Tx<'_>, new: NewNode<'_>, joined: &Joined<'_>) -> Result<(), StoreError> {
+    let identity = json(joined.identity);
+    let row = [
+        joined.id.as_str().into(),
+        new.pool_id.into(),
+        new.tenant_id.into(),
+        new.site_id.into(),
+        joined.trust.as_str().into(),
+        joined.hosted.map(Hosted::as_str).into(),
+        identity.as_str().into(),
+        new.key_sha256.into(),
+        joined.token.as_str().into(),
+        joined.remote_address.into(),
+        joined.kubernetes_node_name.into(),
+        joined.agent_version.into(),
+        new.serial.into(),
+        joined.at.into(),
+    ];
+    tx.execute(INSERT, &row).await.map(drop)
+}
+
+/// Writes that a node joined again.
+///
+/// # Errors
+/// The store's.
+pub async fn rejoin(tx: &mut Tx<'_>, generation: i64, joined: &Joined<'_>) -> Result<(), StoreError> {
+    let identity = json(joined.identity);
+    let row = [
+        joined.id.as_str().into(),
+        generation.into(),
+        joined.trust.as_str().into(),
+        joined.hosted.map(Hosted::as_str).into(),
+        identity.as_str().into(),
+        joined.token.as_str().into(),
+        joined.remote_address.into(),
+        joined.kubernetes_node_name.into(),
+        joined.agent_version.into(),
+        joined.at.into(),
+    ];
+    tx.execute(REJOIN, &row).await.map(drop)
+}
+
+/// Makes a certificate the only one that counts, at once: a reclaim.
+///
+/// # Errors
+/// The store's.
+pub async fn replace_certificate(
+    tx: &mut Tx<'_>,
+    id: &NodeId,
+    key_sha256: &str,
+    serial: &str,
+) -> Result<(), StoreError> {
+    tx.execute(REPLACE_CERTIFICATE, &[id.as_str().into(), key_sha256.into(), serial.into()]).await.map(drop)
+}
+
+/// Makes a certificate the next one; the one in use counts until this one is used.
+///
+/// # Errors
+/// The store's.
+pub async fn offer_certificate(
+    tx: &mut Tx<'_>,
+    id: &NodeId,
+    serial: &str,
+    trust: Trust,
+) -> Result<(), StoreError> {
+    tx.execute(OFFER_CERTIFICATE, &[id.as_str().into(), serial.into(), trust.as_str().into()]).await.map(drop)
+}
+
+/// The next certificate was used: it becomes the one in use. Nothing happens if it is not the next one any more.
+///
+/// # Errors
+/// The store's.
+pub async fn promote(
+    tx: &mut Tx<'_>,
+    id: &NodeId,
+    serial: &str,
+    key_sha256: &str,
+) -> Result<bool, StoreError> {
+    Ok(tx.execute(PROMOTE, &[id.as_str().into(), serial.into(), key_sha256.into()]).await? == 1)
+}
+
+/// A sign of life to write down; members that are `None` leave what is there.
+#[derive(Clone, Debug)]
+pub struct Heartbeat {
+    /// The node.
+    pub node: NodeId,
+    /// When.
+    pub at: Timestamp,
+    /// bcd's version.
+    pub agent_version: Option<String>,
+    /// The kernel's boot id.
+    pub boot_id: Option<String>,
+    /// The identity as seen now, JSON in canonical form.
+    pub seen_identity: Option<String>,
+}
+
+/// Writes a sign of life down, unless the node is banned or released.
+///
+/// # Errors
+/// The store's.
+pub async fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<(), StoreError> {
+    let row = [
+        beat.node.as_str().into(),
+        beat.at.into(),
+        (&beat.agent_version).into(),
+        (&beat.boot_id).into(),
+        (&beat.seen_identity).into(),
+    ];
+    tx.execute(HEARTBEAT, &row).await.map(drop)
+}
+
+/// How many nodes are in each state.
+///
+/// # Errors
+/// The store's.
+pub async fn count_by_state(tx: &mut Tx<'_>) -> Result<Vec<(NodeState, i64)>, StoreError> {
+    let rows = tx.fetch_all(COUNT, &[]).await?;
+    rows.iter().map(|row| Ok((row.word("state")?, row.integer("count")?))).collect()
+}
+
+/// An identity as it is stored.
+#[must_use]
+pub fn json(identity: &Identity) -> String {
+    serde_json::json!(identity).to_string()
+}
+
+fn node(row: &Row) -> Result<NodeFacts, StoreError> {
+    Ok(NodeFacts {
+        id: row.parsed("id")?,
+        pool_id: row.text("pool_id")?,
+        tenant_id: row.text("tenant_id")?,
+        site_id: row.text("site_id")?,
+        state: row.word("state")?,
+        generation: row.integer("generation")?,
+        trust: row.word("trust")?,
+        hosted: row.maybe_word("hosted")?,
+        key_sha256: row.text("key_sha256")?,
+        current_serial: row.text("current_serial")?,
+        previous_serial: row.maybe_text("previous_serial")?,
+        next_serial: row.maybe_text("next_serial")?,
+        last_heartbeat_at: row.maybe_time("last_heartbeat_at")?,
+    })
+}
