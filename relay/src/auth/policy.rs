@@ -2,7 +2,7 @@
 //!
 //! Visibility is part of the decision: who may not know that a thing exists is told that it does not.
 
-use super::Grant;
+use super::principal::Grant;
 use shared::{
     api::access::{Action, TenantRole},
     problem::{Code, Problem},

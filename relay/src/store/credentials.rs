@@ -1,7 +1,7 @@
 //! The table `credentials`: bearer credentials of people and services, their secrets as digests.
 
 use super::{StoreError, Tx};
-use crate::auth::Principal;
+use crate::auth::principal::Principal;
 use shared::{id::TokenId, time::Timestamp, token::SecretDigest};
 
 const FIND: &str = "SELECT id, subject, tenant_id, secret_sha256, grants, expires_at, revoked_at \
