@@ -93,7 +93,7 @@ impl Sources {
             match read_file(&path) {
                 Ok(text) => return parse(&text, path.display().to_string()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    looked_at.push(path.display().to_string())
+                    looked_at.push(path.display().to_string());
                 }
                 Err(source) => {
                     return Err(TokenError::Unreadable { place: path.display().to_string(), source });

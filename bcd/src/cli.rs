@@ -1,0 +1,353 @@
+//! The commands, their flags, and what each prints. What it prints for programs goes to standard output, all else to
+//! standard error.
+
+use crate::{
+    backoff::Backoff,
+    config::{
+        self, InvalidSettings, Settings,
+        fragment::{Fragment, TOKEN_VARIABLE, Value, unknown_variables},
+        merge::Merged,
+    },
+    daemon,
+    failure::{Exit, Failure},
+    host::{Host, System, fraction},
+    identity::Report,
+    join,
+    node::Node,
+    notify::Notifier,
+    renew,
+    state::{self, StateDir},
+    status::{self, Status},
+    timer::wait_until,
+    token::Sources,
+};
+use clap::{Args, Parser, Subcommand};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+/// The daemon on the node: says what the machine is, joins a pool, renews, sends heartbeats.
+#[derive(Debug, Parser)]
+#[command(name = "bcd", version)]
+pub struct Cli {
+    /// Settings.
+    #[command(flatten)]
+    flags: Flags,
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Every setting as a flag; they go before files and BCD_* variables.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Settings")]
+struct Flags {
+    /// The relay, https://HOST:PORT.
+    #[arg(long, global = true, value_name = "URL")]
+    relay: Option<String>,
+    /// SHA-256 of the relay's CA key, as `relay ca pin` prints it (again for another one, to rotate).
+    #[arg(long = "ca-pin", global = true, value_name = "sha256:HEX")]
+    ca_pins: Vec<String>,
+    /// A PEM file with the relay's CA.
+    #[arg(long, global = true, value_name = "FILE")]
+    ca_file: Option<String>,
+    /// Trust the CAs that this system trusts.
+    #[arg(long, global = true)]
+    system_roots: bool,
+    /// A file with the join token; - for standard input.
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<String>,
+    /// Where state, key and certificate are kept [default: /var/lib/bcd].
+    #[arg(long, global = true, value_name = "DIR")]
+    state_dir: Option<String>,
+    /// A folder with smbios_entry_point and DMI, instead of /sys/firmware/dmi/tables.
+    #[arg(long, global = true, value_name = "DIR")]
+    dmi_dir: Option<String>,
+    /// A folder like /sys/class/net, instead of it.
+    #[arg(long, global = true, value_name = "DIR")]
+    net_dir: Option<String>,
+    /// Whether the key is in a TPM: auto, required or off.
+    #[arg(long, global = true, value_name = "MODE")]
+    tpm: Option<String>,
+    /// How to reach the TPM.
+    #[arg(long, global = true, value_name = "CONF")]
+    tcti: Option<String>,
+    /// The status socket [default: bcd.sock in the state directory].
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<String>,
+    /// Serve the status on this loopback address too.
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    status_listen: Option<String>,
+    /// off, error, warn, info, debug or trace.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log: Option<String>,
+    /// The node's name in its Kubernetes cluster.
+    #[arg(long, global = true, value_name = "NAME")]
+    node_name: Option<String>,
+    /// Where the files of settings are looked for.
+    #[arg(long, global = true, hide = true, default_value = "/")]
+    config_root: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print what this machine is; needs no relay.
+    Identity {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Join once and exit.
+    Join {
+        /// Stay until a person has decided.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// The daemon: join if need be, then renew, send heartbeats, serve the status.
+    Run,
+    /// Print the state, its reason and what is next.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Forget the node.
+    Reset {
+        /// Keep the key: the next join is the same node.
+        #[arg(long)]
+        keep_key: bool,
+    },
+    /// The settings.
+    Config {
+        /// What about them.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the settings as they are merged.
+    Show {
+        /// And where each comes from.
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Say everything that is wrong with them.
+    Check,
+}
+
+impl Flags {
+    fn to_fragment(&self) -> Fragment {
+        let texts = [
+            ("relay", &self.relay),
+            ("ca_file", &self.ca_file),
+            ("token_file", &self.token_file),
+            ("state_dir", &self.state_dir),
+            ("dmi_dir", &self.dmi_dir),
+            ("net_dir", &self.net_dir),
+            ("tpm", &self.tpm),
+            ("tcti", &self.tcti),
+            ("socket", &self.socket),
+            ("status_listen", &self.status_listen),
+            ("log", &self.log),
+            ("node_name", &self.node_name),
+        ];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, Value::Text(text.clone()?))));
+        let pins = (!self.ca_pins.is_empty()).then(|| ("ca_pins", Value::List(self.ca_pins.clone())));
+        let roots = self.system_roots.then_some(("system_roots", Value::Flag(true)));
+        Fragment::from_flags(texts.chain(pins).chain(roots).collect())
+    }
+
+    fn merged(&self) -> Result<Merged, InvalidSettings> {
+        config::read(&self.config_root, variable, self.to_fragment())
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        self.merged()
+            .and_then(|merged| Settings::parse(&merged))
+            .map_err(|error| Failure::new(Exit::Usage, error))
+    }
+
+    fn tokens(&self, settings: &Settings) -> Result<Sources, Failure> {
+        Ok(Sources::new(settings.token_file.as_ref(), variable, io::stdin().lock())?)
+    }
+
+    fn node(&self, settings: Settings) -> Result<Node, Failure> {
+        let tokens = self.tokens(&settings)?;
+        Node::open(settings, tokens, Arc::new(System))
+    }
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main(cli: &Cli) -> Exit {
+    let result = match &cli.command {
+        Command::Config { command } => config(&cli.flags, command),
+        command => cli.flags.settings().and_then(|settings| {
+            start_log(&settings);
+            match command {
+                Command::Identity { json } => identity(&settings, *json),
+                Command::Join { wait } => on_runtime(join(&cli.flags, settings, *wait))?,
+                Command::Run => on_runtime(run(&cli.flags, settings))?,
+                Command::Status { json } => on_runtime(status(&settings, *json))?,
+                Command::Reset { keep_key } => reset(&settings, *keep_key),
+                Command::Config { .. } => Ok(Exit::Done),
+            }
+        }),
+    };
+    result.unwrap_or_else(|failure| {
+        let _ = writeln!(io::stderr(), "bcd: {failure}");
+        failure.exit
+    })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+fn print(text: &str) -> Result<Exit, Failure> {
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    match write!(io::stdout(), "{text}{end}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Exit::Transient, format!("cannot print: {error}")))
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<Exit, Failure> {
+    let json = serde_json::to_string_pretty(value);
+    print(&json.map_err(|error| Failure::new(Exit::Transient, error))?)
+}
+
+/// To standard error; the journal has its own clock.
+fn start_log(settings: &Settings) {
+    let log = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(settings.log)
+        .with_target(false)
+        .with_ansi(false);
+    let _ = if variable("JOURNAL_STREAM").is_some() { log.without_time().try_init() } else { log.try_init() };
+}
+
+/// One thread; the odd blocking call (name look-up, GPUs) gets another one that ends at once when it is done.
+fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(2)
+        .thread_keep_alive(Duration::from_millis(100))
+        .build()
+        .map(|runtime| {
+            let result = runtime.block_on(work);
+            // A stalled GPU library must not keep the process.
+            runtime.shutdown_background();
+            result
+        })
+        .map_err(|error| Failure::new(Exit::Transient, format!("the runtime does not start: {error}")))
+}
+
+fn identity(settings: &Settings, json: bool) -> Result<Exit, Failure> {
+    let report = Report::gather(&settings.places);
+    if json { print_json(&report) } else { print(&report.to_string()) }
+}
+
+fn config(flags: &Flags, command: &ConfigCommand) -> Result<Exit, Failure> {
+    let usage = |error: InvalidSettings| Failure::new(Exit::Usage, error);
+    let merged = flags.merged().map_err(usage)?;
+    match command {
+        ConfigCommand::Show { origin } => {
+            let mut text = merged.show(*origin);
+            if variable(TOKEN_VARIABLE).is_some() {
+                text.push_str("# a join token is in BCD_JOIN_TOKEN (not shown)\n");
+            }
+            print(&text)
+        }
+        ConfigCommand::Check => {
+            Settings::parse(&merged).map_err(usage)?;
+            let names: Vec<String> =
+                std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+            for name in unknown_variables(names.iter().map(String::as_str)) {
+                let _ =
+                    writeln!(io::stderr(), "bcd: warning: the environment has {name}, which is no setting");
+            }
+            print("the settings are valid")
+        }
+    }
+}
+
+async fn run(flags: &Flags, settings: Settings) -> Result<Exit, Failure> {
+    let node = flags.node(settings)?;
+    let reload = || {
+        let settings = flags.settings()?;
+        let tokens = flags.tokens(&settings)?;
+        Ok((settings, tokens))
+    };
+    Ok(daemon::run(node, Notifier::new(variable), &reload).await)
+}
+
+async fn status(settings: &Settings, json: bool) -> Result<Exit, Failure> {
+    let running = match &settings.socket {
+        Some(socket) => status::ask(socket).await.ok(),
+        None => None,
+    };
+    let status = match running {
+        Some(status) => status,
+        None => Status::of(&state::read(&settings.state_dir)?),
+    };
+    if json { print_json(&status) } else { print(&status.to_text()) }
+}
+
+fn reset(settings: &Settings, keep_key: bool) -> Result<Exit, Failure> {
+    StateDir::open(&settings.state_dir)?.forget(keep_key)?;
+    Ok(Exit::Done)
+}
+
+async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Failure> {
+    let mut node = flags.node(settings)?;
+    let mut backoff = Backoff::default();
+    loop {
+        let failure = match join_once(&mut node).await {
+            Ok(()) => {
+                let id = node.enrolled().map(|node| node.node_id.to_string());
+                return print(&id.unwrap_or_default());
+            }
+            Err(failure) => failure,
+        };
+        if failure.exit == Exit::Waiting {
+            print(&failure.message)?;
+        }
+        if !wait || failure.is_final() {
+            return if failure.exit == Exit::Waiting { Ok(failure.exit) } else { Err(failure) };
+        }
+        let dice = fraction(&*node.host);
+        let pause = match failure.exit {
+            Exit::Waiting => failure.retry_after.unwrap_or_default().max(Duration::from_secs(1)),
+            _ => backoff.fail(dice, failure.retry_after),
+        };
+        tracing::warn!(again_in_seconds = pause.as_secs(), "{failure}");
+        let until = System.boot() + pause;
+        wait_until(until, &System).await.map_err(|error| Failure::new(Exit::Transient, error))?;
+    }
+}
+
+/// A machine with a good certificate is joined already; one whose certificate has ended renews it, or joins again with
+/// the same key.
+async fn join_once(node: &mut Node) -> Result<(), Failure> {
+    if node.has_valid_certificate() {
+        return Ok(());
+    }
+    if node.enrolled().is_some() {
+        match renew::attempt(node).await {
+            Err(failure) if failure.is_unknown_certificate() => {
+                tracing::warn!("{failure}; joining again with the same key");
+            }
+            result => return result,
+        }
+    }
+    let identity = Report::gather(&node.settings.places).to_claim();
+    join::attempt(node, identity).await
+}

@@ -1,0 +1,345 @@
+//! What the daemon does next, when, and what it makes of the outcome.
+
+use crate::{
+    backoff::Backoff,
+    config::Settings,
+    failure::{Exit, Failure},
+    heartbeat::{self, Identities},
+    host::fraction,
+    identity::gpus,
+    join,
+    node::Node,
+    renew,
+    secrets::{self, Secrets},
+    state::State,
+    status::Status,
+    token::Sources,
+};
+use shared::{hardware::Identity, time::Timestamp};
+use std::time::Duration;
+
+/// Something to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Join the pool.
+    Join,
+    /// Exchange the certificate.
+    Renew,
+    /// Tell that we live.
+    Heartbeat,
+    /// Fetch the pool's secrets.
+    Secrets,
+}
+
+/// Not before when (since boot), and how it has gone so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Due {
+    at: Duration,
+    backoff: Backoff,
+}
+
+/// The node, what it does next, and what came of the last attempts.
+pub struct Life {
+    /// The node.
+    pub node: Node,
+    join: Due,
+    renew: Due,
+    heartbeat: Due,
+    secrets_due: Due,
+    wants_secrets: bool,
+    wants_renewal: bool,
+    /// The relay takes the certificate no more: join again, with the same key.
+    rejoins: bool,
+    identities: Identities,
+    secrets: Option<Secrets>,
+    last_attempt: Option<Timestamp>,
+    last_success: Option<Timestamp>,
+    last_failure: Option<Failure>,
+    is_confirmed: bool,
+    warned_skew: bool,
+}
+
+impl Life {
+    /// A node whose life begins, or goes on after a restart.
+    #[must_use]
+    pub fn new(node: Node) -> Self {
+        let mut life = Self {
+            node,
+            join: Due::default(),
+            renew: Due::default(),
+            heartbeat: Due::default(),
+            secrets_due: Due::default(),
+            wants_secrets: true,
+            wants_renewal: false,
+            rejoins: false,
+            identities: Identities::default(),
+            secrets: None,
+            last_attempt: None,
+            last_success: None,
+            last_failure: None,
+            is_confirmed: false,
+            warned_skew: false,
+        };
+        if let State::Waiting(waiting) = &life.node.stored.state {
+            // A restart asks for nothing that is not due.
+            life.join.at = life.boot_at(waiting.retry_at);
+        }
+        life.revive();
+        life
+    }
+
+    /// What is next and when (since boot); `None` if it is over.
+    #[must_use]
+    pub fn next(&self) -> Option<(Duration, Action)> {
+        let now = self.node.host.boot();
+        let node = match &self.node.stored.state {
+            State::Final(_) => return None,
+            State::Enrolled(node) if !self.rejoins => node,
+            _ => return Some((self.join.at.max(now), Action::Join)),
+        };
+        let renewal = if self.wants_renewal {
+            node.issued_at.plus_seconds(renew::MIN_INTERVAL_SECONDS)
+        } else {
+            renew::due(node)
+        };
+        let renewal = (self.boot_at(renewal).max(self.renew.at), Action::Renew);
+        if !self.node.has_valid_certificate() {
+            return Some(renewal);
+        }
+        let heartbeat = (self.heartbeat.at, Action::Heartbeat);
+        let secrets = (self.wants_secrets && secrets::may_have(&self.node))
+            .then_some((self.secrets_due.at, Action::Secrets));
+        // Of what is overdue, the renewal goes first.
+        let held = |(at, action): (Duration, Action)| (at.max(now), action);
+        [renewal, heartbeat].into_iter().chain(secrets).map(held).min_by_key(|(at, _)| *at)
+    }
+
+    /// Does it, and notes what came of it.
+    pub async fn act(&mut self, action: Action) {
+        self.last_attempt = Some(self.node.now());
+        let result = match action {
+            Action::Join => self.join().await,
+            Action::Renew => self.renew().await,
+            Action::Heartbeat => self.heartbeat().await,
+            Action::Secrets => self.fetch_secrets().await,
+        };
+        let now = self.node.host.boot();
+        let dice = fraction(&*self.node.host);
+        let due = self.due(action);
+        match result {
+            Ok(()) => {
+                due.backoff.succeed();
+                self.last_success = Some(self.node.now());
+                self.last_failure = None;
+            }
+            Err(failure) => {
+                // A deferral is an answer: it says itself when to ask again.
+                let wait = if failure.exit == Exit::Waiting {
+                    due.backoff.succeed();
+                    failure
+                        .retry_after
+                        .unwrap_or_default()
+                        .mul_f64(1.0 + dice / 10.0)
+                        .max(Duration::from_secs(1))
+                } else {
+                    due.backoff.fail(dice, failure.retry_after)
+                };
+                due.at = now + wait;
+                tracing::warn!(?action, again_in_seconds = wait.as_secs(), "{failure}");
+                self.fail(action, failure, now);
+            }
+        }
+    }
+
+    /// Whether the node can be relied on: its certificate is good, and the relay has just said so.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_confirmed && !self.heartbeat.backoff.is_failing() && self.node.has_valid_certificate()
+    }
+
+    /// What it says of itself.
+    #[must_use]
+    pub fn status(&self, next: Option<(Duration, Action)>) -> Status {
+        let on_disk = Status::of(&self.node.stored);
+        let failure = self.last_failure.as_ref().map(|failure| failure.message.clone());
+        Status {
+            reason: on_disk.reason.or(failure),
+            next: match next {
+                Some((at, action)) => format!("{} at {}", describe(action), self.relay_at(at)),
+                None => on_disk.next,
+            },
+            last_attempt: self.last_attempt,
+            last_success: self.last_success,
+            skew_seconds: self.node.clock.skew_seconds(&*self.node.host),
+            ..on_disk
+        }
+    }
+
+    /// Why it is over.
+    #[must_use]
+    pub fn verdict(&self) -> Failure {
+        match &self.node.stored.state {
+            State::Final(over) => Failure::new(Exit::from_final(over.exit), &over.message),
+            _ => Failure::new(Exit::Transient, "the daemon has nothing to do"),
+        }
+    }
+
+    /// Goes on with settings that were read again, and tries at once what is waited for.
+    pub fn reload(&mut self, settings: Result<(Settings, Sources), Failure>) {
+        match settings.and_then(|(settings, tokens)| self.node.apply(settings, tokens)) {
+            Ok(()) => tracing::info!("settings read again"),
+            Err(failure) => tracing::error!("the old settings stay in force: {failure}"),
+        }
+        self.all_now();
+    }
+
+    fn all_now(&mut self) {
+        for due in [&mut self.join, &mut self.renew, &mut self.heartbeat, &mut self.secrets_due] {
+            due.at = Duration::ZERO;
+        }
+    }
+
+    /// What was over begins anew with another token than the one that it began with.
+    fn revive(&mut self) {
+        if let State::Final(over) = &self.node.stored.state
+            && let Ok(token) = self.node.tokens.read()
+            && over.token_id.as_ref() != Some(&token.id)
+        {
+            tracing::info!(token = %token.id, "another join token: this machine joins anew");
+            if let Err(failure) = self.node.save(State::New) {
+                tracing::error!("{failure}");
+            }
+        }
+    }
+
+    async fn join(&mut self) -> Result<(), Failure> {
+        self.see_gpus().await;
+        let identity: Identity = self.identities.gather(&self.node);
+        join::attempt(&mut self.node, identity.clone()).await?;
+        self.identities.told(identity);
+        self.rejoins = false;
+        self.all_now();
+        self.is_confirmed = true;
+        self.wants_secrets = true;
+        self.log_certificate("joined");
+        Ok(())
+    }
+
+    async fn renew(&mut self) -> Result<(), Failure> {
+        renew::attempt(&mut self.node).await?;
+        self.wants_renewal = false;
+        self.wants_secrets = true;
+        // The old certificate works until the new one was used: use it.
+        self.heartbeat.at = Duration::ZERO;
+        self.log_certificate("renewed");
+        Ok(())
+    }
+
+    async fn heartbeat(&mut self) -> Result<(), Failure> {
+        if self.identities.want_gpus() {
+            self.see_gpus().await;
+        }
+        let answer = heartbeat::send(&mut self.node, &mut self.identities).await?;
+        let jitter = 0.9 + fraction(&*self.node.host) / 5.0;
+        self.heartbeat.at = self.node.host.boot() + heartbeat::INTERVAL.mul_f64(jitter);
+        self.is_confirmed = true;
+        self.wants_renewal |= answer.renew;
+        if let Some(message) = answer.message {
+            tracing::info!("the relay says: {}", message.replace(char::is_control, " "));
+        }
+        self.warn_of_skew();
+        Ok(())
+    }
+
+    async fn fetch_secrets(&mut self) -> Result<(), Failure> {
+        match secrets::fetch(&mut self.node).await {
+            Ok(secrets) => {
+                tracing::info!(count = secrets.len(), "platform secrets fetched");
+                self.secrets = Some(secrets);
+            }
+            // Trust has fallen since the certificate was issued.
+            Err(failure) if failure.is_denied() => {
+                tracing::warn!("{failure}");
+                self.secrets = None;
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.wants_secrets = false;
+        Ok(())
+    }
+
+    /// The vendor's library may stall, and must not stall us.
+    async fn see_gpus(&mut self) {
+        match tokio::task::spawn_blocking(gpus::uuids).await {
+            Ok(gpu_uuids) => self.identities.saw_gpus(gpu_uuids),
+            Err(error) => tracing::warn!(%error, "the GPUs could not be asked"),
+        }
+    }
+
+    fn fail(&mut self, action: Action, failure: Failure, now: Duration) {
+        if matches!(self.node.stored.state, State::Final(_)) {
+            self.secrets = None;
+            self.is_confirmed = false;
+        } else if failure.is_unknown_certificate() {
+            self.is_confirmed = false;
+            match action {
+                Action::Renew => {
+                    self.rejoins = true;
+                    self.join.at = now;
+                }
+                _ => self.wants_renewal = true,
+            }
+        }
+        self.last_failure = Some(failure);
+    }
+
+    fn due(&mut self, action: Action) -> &mut Due {
+        match action {
+            Action::Join => &mut self.join,
+            Action::Renew => &mut self.renew,
+            Action::Heartbeat => &mut self.heartbeat,
+            Action::Secrets => &mut self.secrets_due,
+        }
+    }
+
+    /// When this point of the relay's time is, since boot.
+    fn boot_at(&self, relay: Timestamp) -> Duration {
+        self.node.host.boot() + relay.since(self.node.now())
+    }
+
+    /// What the relay's time will be then.
+    fn relay_at(&self, boot: Duration) -> Timestamp {
+        let ahead = boot.saturating_sub(self.node.host.boot());
+        self.node.now().plus_seconds(i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX))
+    }
+
+    fn log_certificate(&self, what: &str) {
+        if let Some(node) = self.node.enrolled() {
+            tracing::info!(node = %node.node_id, trust = node.trust.as_str(), until = %node.expires_at, "{what}");
+        }
+    }
+
+    fn warn_of_skew(&mut self) {
+        let skew = self.node.clock.skew_seconds(&*self.node.host).unwrap_or_default();
+        let is_skewed = skew.abs() > heartbeat::SKEW_SECONDS;
+        if is_skewed && !self.warned_skew {
+            tracing::warn!(
+                seconds = skew,
+                "this machine's clock is ahead of the relay's by so much (behind, if negative)"
+            );
+        }
+        self.warned_skew = is_skewed;
+    }
+}
+
+fn describe(action: Action) -> &'static str {
+    match action {
+        Action::Join => "join",
+        Action::Renew => "renewal",
+        Action::Heartbeat => "heartbeat",
+        Action::Secrets => "platform secrets",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! How an attempt can fail, and what follows: the exit code, and whether trying again can help.
+//!
+//! One table maps the relay's reasons to exit codes, one says which codes are final.
+
+use crate::{
+    client::CallError, csr::CsrError, key::KeyError, state::StateError, token::TokenError, trust::TrustError,
+};
+use shared::problem::{Code, Problem, Reason};
+use std::{fmt, time::Duration};
+
+/// What a command came to; the exit codes of `bcd join` and `bcd run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Joined, or already so.
+    Done = 0,
+    /// The request is malformed, or this machine's own state is unusable.
+    Broken = 1,
+    /// A person decides.
+    Waiting = 10,
+    /// Denied, or the request's time is over.
+    Denied = 11,
+    /// The token is wrong, expired, exhausted or revoked.
+    Token = 12,
+    /// The identity is not the pinned one, or it is taken.
+    Identity = 13,
+    /// The relay is not the one it should be.
+    NotTrusted = 14,
+    /// The node is banned.
+    Banned = 15,
+    /// This machine's clock is wrong.
+    Clock = 16,
+    /// Released, or overtaken.
+    Released = 17,
+    /// Something about the TPM.
+    Tpm = 20,
+    /// The command or the settings are wrong.
+    Usage = 64,
+    /// Try again.
+    Transient = 75,
+}
+
+impl Exit {
+    /// The process's exit code.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Whether trying again is of no use until a person changes something on purpose. These are the codes that the unit
+    /// file does not restart after.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(
+            self,
+            Self::Broken | Self::Denied | Self::Identity | Self::Banned | Self::Released | Self::Usage
+        )
+    }
+
+    /// The code with this number, where it is one of the final ones.
+    #[must_use]
+    pub fn from_final(code: u8) -> Self {
+        let finals = [Self::Broken, Self::Denied, Self::Identity, Self::Banned, Self::Released, Self::Usage];
+        finals.into_iter().find(|exit| exit.code() == code).unwrap_or(Self::Broken)
+    }
+}
+
+/// The exit code of a refusal that says its reason.
+#[must_use]
+pub const fn exit_of(reason: Reason) -> Exit {
+    match reason {
+        Reason::TokenExpired | Reason::TokenExhausted | Reason::TokenRevoked => Exit::Token,
+        Reason::IdentityMismatch | Reason::IdentityTaken | Reason::EndorsementKeyMismatch => Exit::Identity,
+        Reason::TpmRequired | Reason::BadProof | Reason::KeyNotTpm | Reason::BadEndorsementKey => Exit::Tpm,
+        Reason::RequestDenied | Reason::RequestExpired => Exit::Denied,
+        Reason::NodeBanned => Exit::Banned,
+        Reason::Superseded | Reason::NodeReleased => Exit::Released,
+        Reason::TooManyPending => Exit::Transient,
+        Reason::BadCsr => Exit::Broken,
+    }
+}
+
+/// A failed attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What it comes to.
+    pub exit: Exit,
+    /// What failed, by which rule, and the remedy.
+    pub message: String,
+    /// The relay's word on when to try again.
+    pub retry_after: Option<Duration>,
+    /// The relay's code, where it refused.
+    pub code: Option<Code>,
+}
+
+impl Failure {
+    /// A failure of this kind.
+    #[must_use]
+    pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        Self { exit, message: message.to_string(), retry_after: None, code: None }
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.exit.is_final()
+    }
+
+    /// Whether the relay does not take this node's certificate (any more), and says no reason that would be final.
+    #[must_use]
+    pub fn is_unknown_certificate(&self) -> bool {
+        self.code == Some(Code::Unauthenticated) && self.exit == Exit::Transient
+    }
+
+    /// Whether the relay takes the caller for who it is, and still denies it this.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.code == Some(Code::PermissionDenied) && self.exit == Exit::Transient
+    }
+
+    fn refused(problem: &Problem, retry_after: Option<Duration>, with_certificate: bool) -> Self {
+        let exit = match (problem.reason, problem.code) {
+            (Some(reason), _) => exit_of(reason),
+            (None, Code::Unauthenticated) if !with_certificate => Exit::Token,
+            (None, _) => Exit::Transient,
+        };
+        let details = problem.errors.iter().map(|error| format!("; {}: {}", error.field, error.message));
+        Self {
+            exit,
+            message: format!("the relay refuses: {}{}", problem.detail, details.collect::<String>()),
+            retry_after,
+            code: Some(problem.code),
+        }
+    }
+
+    /// A failed call, where the caller showed a token or a certificate.
+    #[must_use]
+    pub fn of_call(error: &CallError, with_certificate: bool) -> Self {
+        match error {
+            CallError::Refused { problem, retry_after } => {
+                Self::refused(problem, *retry_after, with_certificate)
+            }
+            CallError::Trust(TrustError::ClockBehind { .. }) => Self::new(Exit::Clock, error),
+            CallError::Trust(_) => Self::new(Exit::NotTrusted, error),
+            CallError::NoTrust | CallError::NoRelay => Self::new(Exit::Usage, error),
+            CallError::CaFile(..) => Self::new(Exit::NotTrusted, error),
+            _ => Self::new(Exit::Transient, error),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = match self.exit {
+            Exit::Waiting => "waiting",
+            exit if exit.is_final() => "final",
+            _ => "transient",
+        };
+        write!(out, "{} ({label}, exit code {})", self.message, self.exit.code())
+    }
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Self {
+        let exit = match &error {
+            StateError::Busy(_) | StateError::Io { .. } => Exit::Transient,
+            StateError::Newer { .. } | StateError::Damaged(..) => Exit::Broken,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::State(error) => error.into(),
+            KeyError::TpmRequired => Self::new(Exit::Tpm, error),
+            KeyError::Damaged(_) => Self::new(Exit::Broken, error),
+            KeyError::Crypto(_) => Self::new(Exit::Transient, error),
+        }
+    }
+}
+
+impl From<TokenError> for Failure {
+    fn from(error: TokenError) -> Self {
+        let exit = match &error {
+            TokenError::Absent(_) => Exit::Usage,
+            TokenError::Malformed { .. } => Exit::Token,
+            TokenError::Unreadable { .. } => Exit::Transient,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<CsrError> for Failure {
+    fn from(error: CsrError) -> Self {
+        Self::new(Exit::Transient, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::problem::FieldError;
+
+    #[test]
+    fn codes_are_the_documented_ones() {
+        let codes = [
+            (Exit::Done, 0, false),
+            (Exit::Broken, 1, true),
+            (Exit::Waiting, 10, false),
+            (Exit::Denied, 11, true),
+            (Exit::Token, 12, false),
+            (Exit::Identity, 13, true),
+            (Exit::NotTrusted, 14, false),
+            (Exit::Banned, 15, true),
+            (Exit::Clock, 16, false),
+            (Exit::Released, 17, true),
+            (Exit::Tpm, 20, false),
+            (Exit::Usage, 64, true),
+            (Exit::Transient, 75, false),
+        ];
+        for (exit, code, is_final) in codes {
+            assert_eq!((exit.code(), exit.is_final()), (code, is_final), "{exit:?}");
+            assert_eq!(Exit::from_final(code) == exit, is_final, "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_secret_is_the_tokens_fault_and_an_unknown_certificate_is_none() {
+        let error = CallError::Refused {
+            problem: Box::new(Problem::new(Code::Unauthenticated, "no")),
+            retry_after: None,
+        };
+        let join = Failure::of_call(&error, false);
+        assert_eq!((join.exit, join.is_unknown_certificate()), (Exit::Token, false));
+        let renewal = Failure::of_call(&error, true);
+        assert_eq!((renewal.exit, renewal.is_unknown_certificate()), (Exit::Transient, true));
+    }
+
+    #[test]
+    fn a_refusal_names_every_member_and_its_label() {
+        let problem =
+            Problem::refused(Reason::IdentityMismatch, "the machine is not the expected one").with_errors(
+                vec![FieldError { field: "expect.serial".into(), message: "expected A, saw B".into() }],
+            );
+        let error = CallError::Refused { problem: Box::new(problem), retry_after: None };
+        let text = Failure::of_call(&error, false).to_string();
+        for part in ["expect.serial: expected A, saw B", "(final, exit code 13)"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The join: one request, written down before it is first sent, and sent again unchanged until the join ends.
+
+use crate::{
+    csr,
+    failure::{Exit, Failure},
+    node::Node,
+    state::{Joining, State, Waiting},
+};
+use shared::{
+    api::node::{Agent, Deferred, JOIN, JoinAnswer, JoinInput, Kubernetes},
+    hardware::Identity,
+    id::JoinTokenId,
+};
+use std::{fs::File, io::Read as _, time::Duration};
+
+/// The longest name of an operating system, in bytes.
+const MAX_OS_BYTES: usize = 128;
+
+/// One attempt. When it answers, the machine is enrolled and that is written down.
+///
+/// # Errors
+/// Deferred ([`Exit::Waiting`]), refused, or not reached. A final refusal is written down.
+pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure> {
+    let token = node.tokens.read()?;
+    let joining = prepare(node, &token.id)?;
+    let input = JoinInput {
+        csr: joining.csr.clone(),
+        identity,
+        agent: agent(),
+        kubernetes: node.settings.node_name.clone().map(|node_name| Kubernetes { node_name }),
+    };
+    match node.client.call(&JOIN, &input, Some(&token.bearer())).await {
+        Ok(JoinAnswer::Issued(issued)) => node.admit(issued),
+        Ok(JoinAnswer::Deferred(deferred)) => Err(wait(node, joining, deferred)?),
+        Err(error) => {
+            let failure = Failure::of_call(&error, false);
+            node.finish(&failure)?;
+            Err(failure)
+        }
+    }
+}
+
+/// What is known of a waiting join, and what to do about it.
+#[must_use]
+pub fn describe(waiting: &Waiting) -> String {
+    format!(
+        "join request {} waits for a person ({}); to approve it: relay compute join-requests approve --tenant-id {} \
+         --pool-id {} --join-request-id {}",
+        waiting.join_request_id,
+        waiting.reasons.join(", "),
+        waiting.tenant_id,
+        waiting.pool_id,
+        waiting.join_request_id
+    )
+}
+
+/// The request to send: the one that is under way with this token, else a fresh one that is kept first.
+fn prepare(node: &mut Node, token_id: &JoinTokenId) -> Result<Joining, Failure> {
+    if let Some(joining) = under_way(&node.stored.state, token_id) {
+        return Ok(joining.clone());
+    }
+    let joining = Joining { csr: csr::make(&*node.key, &*node.host)?, token_id: token_id.clone() };
+    node.save(State::Joining(joining.clone()))?;
+    // A certificate that the relay no longer takes must not stand beside the token.
+    node.client.present_none().map_err(|error| Failure::of_call(&error, false))?;
+    Ok(joining)
+}
+
+/// The request of a join that has not ended, if it goes with this token.
+fn under_way<'a>(state: &'a State, token_id: &JoinTokenId) -> Option<&'a Joining> {
+    let joining = match state {
+        State::Joining(joining) => joining,
+        State::Waiting(waiting) => &waiting.joining,
+        State::New | State::Enrolled(_) | State::Final(_) => return None,
+    };
+    (joining.token_id == *token_id).then_some(joining)
+}
+
+fn wait(node: &mut Node, joining: Joining, deferred: Deferred) -> Result<Failure, Failure> {
+    let retry_after = Duration::from_secs(u64::from(deferred.retry_after_seconds));
+    let waiting = Waiting::new(joining, deferred, node.now());
+    let message = describe(&waiting);
+    node.save(State::Waiting(waiting))?;
+    Ok(Failure { retry_after: Some(retry_after), ..Failure::new(Exit::Waiting, message) })
+}
+
+fn agent() -> Agent {
+    Agent {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        os: os_name().unwrap_or_else(|| std::env::consts::OS.to_owned()),
+        arch: std::env::consts::ARCH.to_owned(),
+    }
+}
+
+/// PRETTY_NAME of `/etc/os-release`.
+fn os_name() -> Option<String> {
+    let mut text = String::new();
+    File::open("/etc/os-release").ok()?.take(64 * 1024).read_to_string(&mut text).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    let mut name = line.trim_matches(['"', '\'']).to_owned();
+    while name.len() > MAX_OS_BYTES {
+        name.pop();
+    }
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! The join against a relay in this process: what it is sent, what is kept, and what a crash at any write leaves.
+
+use super::*;
+use crate::{
+    state::StateDir,
+    testing::{Fault, Leaf, Machine, Relay, intermediate, root, token},
+};
+use shared::problem::{Code, Problem, Reason};
+
+fn identity() -> Identity {
+    Identity { serial: Some("SN-1".into()), ..Identity::default() }
+}
+
+async fn fails(node: &mut Node) -> Failure {
+    attempt(node, identity()).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_machine_joins_and_keeps_what_it_was_given() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    attempt(&mut node, identity()).await.unwrap();
+    let enrolled = node.enrolled().unwrap();
+    assert_eq!(node.stored.trust_domain.as_deref(), Some("td.example"));
+    assert!(enrolled.certificate.matches("BEGIN CERTIFICATE").count() == 2);
+    let state = machine.folder.path().join("state");
+    for (name, text) in [("node.crt", &enrolled.certificate), ("ca.crt", &enrolled.ca_bundle)] {
+        assert_eq!(&std::fs::read_to_string(state.join(name)).unwrap(), text);
+    }
+    let call = relay.calls().remove(0);
+    assert_eq!(call.bearer.as_deref(), Some(machine.token.expose()));
+    assert_eq!(call.body["identity"]["serial"], "SN-1");
+    assert_eq!(call.body["agent"]["arch"], std::env::consts::ARCH);
+    assert!(call.shown.is_none() && call.body.get("kubernetes").is_none());
+    // Nothing on disk has the token's secret.
+    let secret = machine.token.expose().split_once('.').unwrap().1;
+    for entry in std::fs::read_dir(state).unwrap() {
+        let text = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains(secret));
+    }
+}
+
+#[tokio::test]
+async fn a_crash_at_any_write_leaves_a_machine_that_ends_with_one_certificate() {
+    for writes in 0.. {
+        let (relay, machine) = (Relay::start().await, Machine::new());
+        let settings = machine.settings(&relay);
+        let died = {
+            // The key is written when the node opens, so it may die there too.
+            let dir = StateDir::open(&settings.state_dir).unwrap();
+            dir.writes_left.set(writes);
+            match crate::key::load_or_create(&dir, settings.tpm) {
+                Err(_) => true,
+                Ok(_) => {
+                    let left = dir.writes_left.get();
+                    drop(dir);
+                    let mut node = machine.node(&relay);
+                    node.dir.writes_left.set(left);
+                    attempt(&mut node, identity()).await.is_err()
+                }
+            }
+        };
+        let mut node = machine.node(&relay);
+        if node.enrolled().is_none() {
+            attempt(&mut node, identity()).await.unwrap();
+        }
+        assert_eq!(relay.issued(), 1, "died before write {writes}");
+        assert!(machine.folder.path().join("state/node.crt").exists());
+        if !died {
+            assert!(writes >= 4, "key, request, state, certificate, CA: {writes}");
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_asked_for_again_with_the_same_request() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    relay.fault(Fault::DropAnswer);
+    relay.fault(Fault::Garbage);
+    let mut node = machine.node(&relay);
+    assert_eq!(fails(&mut node).await.exit, Exit::Transient);
+    assert_eq!(fails(&mut node).await.exit, Exit::Transient);
+    drop(node);
+    let mut node = machine.node(&relay);
+    attempt(&mut node, identity()).await.unwrap();
+    let requests: Vec<_> = relay.calls().into_iter().map(|call| call.body["csr"].to_string()).collect();
+    assert_eq!((requests.len(), relay.issued()), (3, 1));
+    assert!(requests.iter().all(|csr| csr == &requests[0]));
+}
+
+#[tokio::test]
+async fn a_deferred_machine_says_what_to_do_and_keeps_asking_for_the_same() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    relay.fault(Fault::Defer);
+    let mut node = machine.node(&relay);
+    let failure = fails(&mut node).await;
+    assert_eq!((failure.exit, failure.retry_after), (Exit::Waiting, Some(Duration::from_secs(30))));
+    for part in ["jr_", "unknownMachine", "tenant-a", "pool-a", "approve"] {
+        assert!(failure.message.contains(part), "{failure}");
+    }
+    drop(node);
+    let mut node = machine.node(&relay);
+    assert_eq!(node.stored.state.name(), "waiting");
+    attempt(&mut node, identity()).await.unwrap();
+    let calls = relay.calls();
+    assert_eq!(calls[0].body["csr"], calls[1].body["csr"]);
+}
+
+#[tokio::test]
+async fn every_reason_has_its_exit_code_and_the_final_ones_are_written_down() {
+    let reasons = [
+        (Reason::TokenExpired, 12, "joining"),
+        (Reason::TokenExhausted, 12, "joining"),
+        (Reason::TokenRevoked, 12, "joining"),
+        (Reason::IdentityMismatch, 13, "final"),
+        (Reason::IdentityTaken, 13, "final"),
+        (Reason::EndorsementKeyMismatch, 13, "final"),
+        (Reason::TpmRequired, 20, "joining"),
+        (Reason::BadProof, 20, "joining"),
+        (Reason::KeyNotTpm, 20, "joining"),
+        (Reason::BadEndorsementKey, 20, "joining"),
+        (Reason::RequestDenied, 11, "final"),
+        (Reason::RequestExpired, 11, "final"),
+        (Reason::NodeBanned, 15, "final"),
+        (Reason::TooManyPending, 75, "joining"),
+        (Reason::Superseded, 17, "final"),
+        (Reason::NodeReleased, 17, "final"),
+        (Reason::BadCsr, 1, "final"),
+    ];
+    let relay = Relay::start().await;
+    for (reason, code, state) in reasons {
+        let machine = Machine::new();
+        let mut node = machine.node(&relay);
+        relay.refuse(Problem::refused(reason, "because"));
+        let failure = fails(&mut node).await;
+        assert_eq!((failure.exit.code(), node.stored.state.name()), (code, state), "{reason:?}");
+        assert!(failure.to_string().contains("because"));
+    }
+    let machine = Machine::new();
+    let mut node = machine.node(&relay);
+    for (code, exit) in [
+        (Code::Unauthenticated, Exit::Token),
+        (Code::Unavailable, Exit::Transient),
+        (Code::ResourceExhausted, Exit::Transient),
+        (Code::Internal, Exit::Transient),
+    ] {
+        relay.refuse(Problem::new(code, "because").retry_after(7));
+        let failure = fails(&mut node).await;
+        assert_eq!((failure.exit, failure.retry_after), (exit, Some(Duration::from_secs(7))), "{code:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_token_or_an_end_begins_a_join_of_its_own_with_the_same_key() {
+    let (relay, mut machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    relay.fault(Fault::Garbage);
+    fails(&mut node).await;
+    relay.refuse(Problem::refused(Reason::RequestDenied, "no"));
+    fails(&mut node).await;
+    relay.fault(Fault::Garbage);
+    fails(&mut node).await;
+    machine.token = token(2);
+    node.tokens = machine.sources();
+    attempt(&mut node, identity()).await.unwrap();
+    let requests: Vec<_> = relay.calls().into_iter().map(|call| call.body["csr"].to_string()).collect();
+    assert_eq!(requests[0], requests[1]);
+    assert_ne!(requests[1], requests[2], "denied, so the next one is another");
+    assert_ne!(requests[2], requests[3], "another token");
+    let keys = requests.iter().map(|pem| {
+        let pem: String = serde_json::from_str(pem).unwrap();
+        shared::csr::CertificateRequest::parse(&pem).unwrap().key.digest()
+    });
+    assert!(keys.collect::<Vec<_>>().windows(2).all(|two| two[0] == two[1]));
+}
+
+/// Tries to join a relay that is not ours; answers the failure and the bytes that reached it.
+async fn bytes_to(relay: &Relay, machine: &Machine) -> (Failure, usize) {
+    let mut node = machine.node(relay);
+    let failure = fails(&mut node).await;
+    // Whatever was under way has arrived by then.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(relay.calls().len(), 0);
+    (failure, relay.bytes())
+}
+
+#[tokio::test]
+async fn no_byte_is_sent_to_a_relay_that_is_not_ours() {
+    let (ours, foreign) = (root("root"), root("root"));
+    let (relays, foreign_relays) = (intermediate("relay", &ours), intermediate("relay", &foreign));
+    let contains_pinned = vec![foreign_relays.der().clone(), foreign.der().clone(), ours.der().clone()];
+    let chain = || vec![relays.der().clone(), ours.der().clone()];
+    let node = Leaf { hosts: vec!["127.0.0.1"], ..Leaf::node(Leaf::relay().until) };
+    let serving_node = Leaf { usage: Leaf::relay().usage, ..node.clone() };
+    let elsewhere = Leaf { hosts: vec!["relay.example"], ..Leaf::relay() };
+    let wrong: Vec<(&str, &crate::testing::Ca, Leaf, Vec<_>, Exit)> = vec![
+        ("contains the pin", &foreign_relays, Leaf::relay(), contains_pinned, Exit::NotTrusted),
+        ("wrong pin", &foreign_relays, Leaf::relay(), vec![foreign_relays.der().clone()], Exit::NotTrusted),
+        ("a node", &relays, node, chain(), Exit::NotTrusted),
+        ("a node that may serve", &relays, serving_node, chain(), Exit::NotTrusted),
+        ("another host", &relays, elsewhere, chain(), Exit::NotTrusted),
+        ("TLS 1.2", &relays, Leaf::relay(), chain(), Exit::Transient),
+    ];
+    for (what, issuing, leaf, chain, exit) in wrong {
+        let pinned = crate::testing::pin(&ours);
+        // The fake relay's own root only issues nodes here; the pin is that of ours.
+        let relay = Relay::start_with(root("nodes"), issuing, &leaf, chain, what != "TLS 1.2").await;
+        let machine = Machine::new();
+        let mut settings = machine.settings(&relay);
+        settings.trust = Some(crate::config::TrustSettings::Pins(vec![pinned]));
+        let mut opened = Node::open(settings, machine.sources(), machine.host.clone()).unwrap();
+        let failure = fails(&mut opened).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!((relay.bytes(), relay.calls().len()), (0, 0), "{what}");
+        assert_eq!(failure.exit, exit, "{what}: {failure}");
+        assert!(!failure.message.contains(machine.token.expose()));
+    }
+}
+
+#[tokio::test]
+async fn a_clock_in_1970_is_named_and_spends_nothing() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    *machine.host.wall.lock().unwrap() = shared::time::Timestamp::from_seconds(0);
+    let (failure, bytes) = bytes_to(&relay, &machine).await;
+    assert_eq!((failure.exit, bytes), (Exit::Clock, 0));
+    assert!(failure.message.contains("1970-01-01"), "{failure}");
+}
+
+#[tokio::test]
+async fn nobody_there_is_transient_and_names_the_address() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut settings = machine.settings(&relay);
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    settings.relay.as_mut().unwrap().port = free.port();
+    let mut node = Node::open(settings, machine.sources(), machine.host.clone()).unwrap();
+    let failure = fails(&mut node).await;
+    assert_eq!(failure.exit, Exit::Transient);
+    assert!(failure.message.contains(&free.to_string()), "{failure}");
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_key_is_not_taken() {
+    let (relay, machine, other) = (Relay::start().await, Machine::new(), Machine::new());
+    let mut first = machine.node(&relay);
+    attempt(&mut first, identity()).await.unwrap();
+    let certificate = first.enrolled().unwrap().certificate.clone();
+    let mut node = other.node(&relay);
+    let issued = shared::api::node::Issued {
+        node_id: first.enrolled().unwrap().node_id.clone(),
+        generation: 1,
+        trust: shared::api::node::Trust::Platform,
+        certificate,
+        chain: String::new(),
+        ca_bundle: String::new(),
+        renew_after: node.now(),
+        expires_at: node.now(),
+        server_time: node.now(),
+    };
+    let failure = node.admit(issued).unwrap_err();
+    assert!(failure.message.contains("another key"), "{failure}");
+    assert_eq!(node.stored.state.name(), "new");
+}

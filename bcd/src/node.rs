@@ -1,0 +1,194 @@
+//! This machine as the relay knows it: its state, its key, and the client that shows its certificate.
+//!
+//! Whatever the relay says is written down before it is acted on, so that a crash at any point loses nothing.
+
+use crate::{
+    client::{Client, certificates},
+    config::Settings,
+    failure::{Exit, Failure},
+    host::{Host, RelayClock},
+    key::{self, NodeKey},
+    state::{CA_BUNDLE, Enrolled, Final, State, StateDir, Stored},
+    token::Sources,
+};
+use shared::{api::node::Issued, hex, time::Timestamp};
+use std::sync::Arc;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
+
+/// The machine, its state locked for this process.
+pub struct Node {
+    /// The settings in force.
+    pub settings: Settings,
+    /// Where the state is.
+    pub dir: StateDir,
+    /// What is remembered.
+    pub stored: Stored,
+    /// The node's key.
+    pub key: Arc<dyn NodeKey>,
+    /// The way to the relay.
+    pub client: Client,
+    /// The relay's time.
+    pub clock: Arc<RelayClock>,
+    /// The machine's clocks and dice.
+    pub host: Arc<dyn Host>,
+    /// Where a join token may be.
+    pub tokens: Sources,
+}
+
+impl Node {
+    /// Opens the state and makes what is missing but for the relay's part.
+    ///
+    /// # Errors
+    /// The state, the key or the settings can't be used.
+    pub fn open(settings: Settings, tokens: Sources, host: Arc<dyn Host>) -> Result<Self, Failure> {
+        let dir = StateDir::open(&settings.state_dir)?;
+        let stored = dir.load()?;
+        if let Some(kind) = crate::state::volatile_filesystem(dir.path()) {
+            let path = dir.path().display();
+            tracing::warn!(%path, "the state is on {kind}: this machine will be a new one after its restart");
+        }
+        let key = key::load_or_create(&dir, settings.tpm)?;
+        let clock = Arc::new(RelayClock::default());
+        let client = make_client(&settings, &dir, &stored, &clock, &host)?;
+        let mut node = Self { settings, dir, stored, key, client, clock, host, tokens };
+        node.present()?;
+        Ok(node)
+    }
+
+    /// Goes on with other settings; the state stays where it is.
+    ///
+    /// # Errors
+    /// The relay can't be recognised by them; the old ones stay in force.
+    pub fn apply(&mut self, settings: Settings, tokens: Sources) -> Result<(), Failure> {
+        let client = make_client(&settings, &self.dir, &self.stored, &self.clock, &self.host)?;
+        self.client = client;
+        self.settings = Settings { state_dir: self.settings.state_dir.clone(), ..settings };
+        self.tokens = tokens;
+        self.present()
+    }
+
+    /// The relay's time, as far as it is known.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now(&*self.host)
+    }
+
+    /// The node, if it is one.
+    #[must_use]
+    pub fn enrolled(&self) -> Option<&Enrolled> {
+        match &self.stored.state {
+            State::Enrolled(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a certificate that has not ended.
+    #[must_use]
+    pub fn has_valid_certificate(&self) -> bool {
+        self.enrolled().is_some_and(|node| node.expires_at > self.now())
+    }
+
+    /// Remembers this state.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn save(&mut self, state: State) -> Result<(), Failure> {
+        let stored = Stored { state, ..self.stored.clone() };
+        self.dir.save(&stored)?;
+        self.stored = stored;
+        Ok(())
+    }
+
+    /// Takes a certificate over: checks that it is for our key, remembers it, shows it from now on.
+    ///
+    /// # Errors
+    /// It is not ours, or can't be written.
+    pub fn admit(&mut self, issued: Issued) -> Result<(), Failure> {
+        self.clock.hear(issued.server_time, &*self.host);
+        let serial = self.serial_of(&issued.certificate)?;
+        let mut certificate = issued.certificate.trim_end().to_owned();
+        for part in [issued.chain.trim_end(), ""] {
+            certificate.push('\n');
+            certificate.push_str(part);
+        }
+        let node = Enrolled {
+            node_id: issued.node_id,
+            generation: issued.generation,
+            trust: issued.trust,
+            serial,
+            certificate,
+            ca_bundle: issued.ca_bundle,
+            issued_at: issued.server_time,
+            renew_after: issued.renew_after,
+            expires_at: issued.expires_at,
+            token_id: self.stored.state.token_id().cloned(),
+            renewal_csr: None,
+        };
+        let trust_domain = self.client.trust_domain().or_else(|| self.stored.trust_domain.clone());
+        self.client
+            .remember(trust_domain.clone(), &node.ca_bundle)
+            .map_err(|e| Failure::of_call(&e, true))?;
+        let stored = Stored { state: State::Enrolled(node), trust_domain, ..Stored::default() };
+        self.dir.save(&stored)?;
+        self.stored = stored;
+        self.present()
+    }
+
+    /// Writes down that it is over, if the failure says so; what the machine was stays as evidence.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn finish(&mut self, failure: &Failure) -> Result<(), Failure> {
+        if !failure.is_final() || failure.exit == Exit::Usage {
+            return Ok(());
+        }
+        let token_id = self.stored.state.token_id().cloned();
+        let node = match &self.stored.state {
+            State::Enrolled(node) => Some(Box::new(node.clone())),
+            State::Final(over) => over.node.clone(),
+            State::New | State::Joining(_) | State::Waiting(_) => None,
+        };
+        let since = self.now();
+        let message = failure.message.clone();
+        self.save(State::Final(Final { exit: failure.exit.code(), message, token_id, node, since }))
+    }
+
+    fn present(&mut self) -> Result<(), Failure> {
+        let result = match &self.stored.state {
+            State::Enrolled(node) => self.client.present(&node.certificate, Arc::clone(&self.key)),
+            _ => self.client.present_none(),
+        };
+        result.map_err(|error| Failure::of_call(&error, true))
+    }
+
+    fn serial_of(&self, certificate: &str) -> Result<String, Failure> {
+        let odd =
+            |what: &str| Failure::new(Exit::Transient, format!("the relay's answer is not usable: {what}"));
+        let list = certificates(certificate.as_bytes()).map_err(|_| odd("its certificate is no PEM"))?;
+        let leaf = list.first().ok_or_else(|| odd("it has no certificate"))?;
+        let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| odd("its certificate cannot be read"))?;
+        if leaf.tbs_certificate.subject_pki.raw != self.key.public_key().spki_der() {
+            return Err(odd("its certificate is for another key"));
+        }
+        Ok(hex::encode(leaf.tbs_certificate.raw_serial()))
+    }
+}
+
+fn make_client(
+    settings: &Settings,
+    dir: &StateDir,
+    stored: &Stored,
+    clock: &Arc<RelayClock>,
+    host: &Arc<dyn Host>,
+) -> Result<Client, Failure> {
+    let known = dir.read(CA_BUNDLE)?;
+    Client::new(
+        settings.relay.as_ref(),
+        settings.trust.as_ref(),
+        known.as_deref(),
+        stored.trust_domain.clone(),
+        Arc::clone(clock),
+        Arc::clone(host),
+    )
+    .map_err(|error| Failure::of_call(&error, false))
+}

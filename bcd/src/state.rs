@@ -1,0 +1,172 @@
+//! What bcd remembers, as types: where the machine stands with its relay. [`dir`] keeps it on disk.
+
+mod dir;
+
+pub use dir::{CA_BUNDLE, CERTIFICATE, KEY, StateDir, StateError, read, volatile_filesystem};
+
+use serde::{Deserialize, Serialize};
+use shared::{
+    api::node::{Deferred, Trust},
+    id::{JoinRequestId, JoinTokenId, NodeId},
+    time::Timestamp,
+};
+
+/// The version that this bcd writes.
+pub const VERSION: u64 = 1;
+
+/// Everything that is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stored {
+    /// [`VERSION`].
+    pub version: u64,
+    /// The relay's trust domain, from the first join on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_domain: Option<String>,
+    /// Where the machine stands.
+    #[serde(flatten)]
+    pub state: State,
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        Self { version: VERSION, trust_domain: None, state: State::New }
+    }
+}
+
+/// Where a machine stands with its relay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum State {
+    /// Nothing was asked for yet.
+    New,
+    /// A request is made; it may have been sent and even admitted.
+    Joining(Joining),
+    /// A person decides.
+    Waiting(Waiting),
+    /// It has a certificate.
+    Enrolled(Enrolled),
+    /// It is over, until `bcd join`, `bcd reset` or another token.
+    Final(Final),
+}
+
+impl State {
+    /// The token that it began with.
+    #[must_use]
+    pub fn token_id(&self) -> Option<&JoinTokenId> {
+        match self {
+            Self::New => None,
+            Self::Joining(joining) => Some(&joining.token_id),
+            Self::Waiting(waiting) => Some(&waiting.joining.token_id),
+            Self::Enrolled(node) => node.token_id.as_ref(),
+            Self::Final(over) => over.token_id.as_ref(),
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Joining(_) => "joining",
+            Self::Waiting(_) => "waiting",
+            Self::Enrolled(_) => "enrolled",
+            Self::Final(_) => "final",
+        }
+    }
+}
+
+/// The request that is sent again unchanged until the join ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Joining {
+    /// PEM.
+    pub csr: String,
+    /// The token that it goes with.
+    pub token_id: JoinTokenId,
+}
+
+/// A join that was deferred.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waiting {
+    /// What is sent again.
+    #[serde(flatten)]
+    pub joining: Joining,
+    /// What to approve.
+    pub join_request_id: JoinRequestId,
+    /// The pool's tenant.
+    pub tenant_id: String,
+    /// The pool.
+    pub pool_id: String,
+    /// Why a person is asked.
+    pub reasons: Vec<String>,
+    /// When to ask again.
+    pub retry_at: Timestamp,
+}
+
+impl Waiting {
+    /// What a deferral makes of a request.
+    #[must_use]
+    pub fn new(joining: Joining, deferred: Deferred, now: Timestamp) -> Self {
+        Self {
+            joining,
+            join_request_id: deferred.join_request_id,
+            tenant_id: deferred.tenant_id,
+            pool_id: deferred.pool_id,
+            reasons: deferred.reasons,
+            retry_at: now.plus_seconds(i64::from(deferred.retry_after_seconds)),
+        }
+    }
+}
+
+/// A node and its certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Enrolled {
+    /// Which node.
+    pub node_id: NodeId,
+    /// Raised by each reclaim.
+    pub generation: i64,
+    /// What the relay takes it for.
+    pub trust: Trust,
+    /// The certificate's serial number in hexadecimal.
+    pub serial: String,
+    /// The leaf and its issuing CA, PEM.
+    pub certificate: String,
+    /// The roots that verify the relay, PEM.
+    pub ca_bundle: String,
+    /// When it was issued, by the relay's clock.
+    pub issued_at: Timestamp,
+    /// When the relay wants it renewed, at the earliest.
+    pub renew_after: Timestamp,
+    /// When it ends.
+    pub expires_at: Timestamp,
+    /// The token that it joined with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<JoinTokenId>,
+    /// The request of a renewal that has not ended, PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewal_csr: Option<String>,
+}
+
+/// Why it is over, and what was there before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Final {
+    /// The exit code that goes with it.
+    pub exit: u8,
+    /// What the relay said.
+    pub message: String,
+    /// The token that it began with; another one begins anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<JoinTokenId>,
+    /// The node that it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<Box<Enrolled>>,
+    /// When, by the relay's clock.
+    pub since: Timestamp,
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

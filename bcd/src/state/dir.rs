@@ -1,0 +1,252 @@
+//! The state on disk: `state.json` and its folder, with one writer.
+//!
+//! `state.json` is the one truth; `node.crt` and `ca.crt` are written out of it for others to use. Every write goes to a
+//! temporary file, fsync, rename, fsync of the folder, so that a crash leaves the old or the new and never half of one.
+//! A state of a higher version is refused and left as it is.
+
+use super::{State, Stored, VERSION};
+use nix::fcntl::{Flock, FlockArg};
+use serde::Deserialize;
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// The most bytes of a file in the folder.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+pub(super) const STATE: &str = "state.json";
+const LOCK: &str = "lock";
+/// The node's key, where it is a file.
+pub const KEY: &str = "node.key";
+/// The node's certificate and its issuing CA, PEM.
+pub const CERTIFICATE: &str = "node.crt";
+/// The roots that verify the relay, PEM.
+pub const CA_BUNDLE: &str = "ca.crt";
+
+/// Why the state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another bcd has it.
+    #[error("another bcd is at work in {0}; stop it, or give another --state-dir")]
+    Busy(PathBuf),
+    /// Written by a newer bcd.
+    #[error(
+        "{path} has version {found}, this bcd knows {VERSION}: install the newer bcd again, or `bcd reset`"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// Not what bcd writes.
+    #[error("{0} is damaged ({1}): `bcd reset --keep-key` begins anew with the same key")]
+    Damaged(PathBuf, String),
+    /// The folder or a file cannot be used.
+    #[error("{action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    move |source| StateError::Io { action, path: path.to_owned(), source }
+}
+
+/// The folder, locked for this process.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    _lock: Flock<File>,
+    /// How many more writes succeed, for tests of crashes.
+    #[cfg(test)]
+    pub(crate) writes_left: std::cell::Cell<usize>,
+}
+
+impl StateDir {
+    /// Opens the folder, making it (0700) if need be, and takes its lock.
+    ///
+    /// # Errors
+    /// It can't be made or written, or another bcd has it.
+    pub fn open(path: &Path) -> Result<Self, StateError> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(path).map_err(io_error("cannot make", path))?;
+        let lock = path.join(LOCK);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock)
+            .map_err(io_error("cannot open", &lock))?;
+        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .map_err(|_| StateError::Busy(path.to_owned()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+            #[cfg(test)]
+            writes_left: std::cell::Cell::new(usize::MAX),
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is remembered, and the files beside it brought in line.
+    ///
+    /// # Errors
+    /// The state is damaged or newer, or a file can't be written.
+    pub fn load(&self) -> Result<Stored, StateError> {
+        let stored = read(&self.path)?;
+        self.export(&stored)?;
+        Ok(stored)
+    }
+
+    /// Remembers this.
+    ///
+    /// # Errors
+    /// A file can't be written; what was remembered before still is.
+    pub fn save(&self, stored: &Stored) -> Result<(), StateError> {
+        let text = serde_json::to_vec_pretty(stored).map_err(|error| StateError::Io {
+            action: "cannot write",
+            path: self.path.join(STATE),
+            source: error.into(),
+        })?;
+        self.write(STATE, &text, 0o600)?;
+        self.export(stored)
+    }
+
+    /// The bytes of a file in the folder; `None` if there is none.
+    ///
+    /// # Errors
+    /// It can't be read.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+        read_file(&self.path.join(name))
+    }
+
+    /// Writes a file in the folder so that a crash leaves the old or the new one.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), StateError> {
+        #[cfg(test)]
+        self.count_down()?;
+        let path = self.path.join(name);
+        write_atomically(&self.path, name, bytes, mode).map_err(io_error("cannot write", &path))
+    }
+
+    /// Forgets everything but, if asked, the key.
+    ///
+    /// # Errors
+    /// A file can't be removed.
+    pub fn forget(&self, keep_key: bool) -> Result<(), StateError> {
+        // The state first: without it the others are leftovers; the key last, so that a crash between never leaves a
+        // state whose key is gone.
+        let names = [STATE, CERTIFICATE, CA_BUNDLE].into_iter().chain((!keep_key).then_some(KEY));
+        for name in names {
+            let path = self.path.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io_error("cannot remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        sync_folder(&self.path).map_err(io_error("cannot sync", &self.path))
+    }
+
+    /// The files that others use, as the state says them. Those of a node that is over stay as evidence.
+    fn export(&self, stored: &Stored) -> Result<(), StateError> {
+        let State::Enrolled(node) = &stored.state else { return Ok(()) };
+        for (name, text, mode) in
+            [(CERTIFICATE, &node.certificate, 0o644), (CA_BUNDLE, &node.ca_bundle, 0o644)]
+        {
+            if self.read(name)?.as_deref() != Some(text.as_bytes()) {
+                self.write(name, text.as_bytes(), mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn count_down(&self) -> Result<(), StateError> {
+        match self.writes_left.get() {
+            0 => Err(io_error("killed before", &self.path)(io::Error::other("test"))),
+            left => {
+                self.writes_left.set(left - 1);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What is remembered in this folder; without the lock, for looking only.
+///
+/// # Errors
+/// It can't be read, is damaged or newer.
+pub fn read(folder: &Path) -> Result<Stored, StateError> {
+    /// The part that every version has.
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u64,
+    }
+    let path = folder.join(STATE);
+    let Some(bytes) = read_file(&path)? else { return Ok(Stored::default()) };
+    let damaged = |error: serde_json::Error| StateError::Damaged(path.clone(), error.to_string());
+    let Versioned { version } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    if version > VERSION {
+        return Err(StateError::Newer { path, found: version });
+    }
+    serde_json::from_slice(&bytes).map_err(damaged)
+}
+
+/// Whether the folder is lost with its container or at the next boot, and on what it is.
+#[must_use]
+pub fn volatile_filesystem(folder: &Path) -> Option<&'static str> {
+    use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, statfs};
+    match statfs(folder).ok()?.filesystem_type() {
+        TMPFS_MAGIC => Some("tmpfs"),
+        OVERLAYFS_SUPER_MAGIC => Some("an overlay"),
+        _ => None,
+    }
+}
+
+fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error("cannot read", path)(error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io_error("cannot read", path))?;
+    Ok(Some(bytes))
+}
+
+fn write_atomically(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let temporary = folder.join(format!(".{name}.new"));
+    // Left over from a crash, perhaps with another mode.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, folder.join(name))?;
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}

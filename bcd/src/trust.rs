@@ -1,0 +1,359 @@
+//! Whether the other end is our relay: a decision over certificates, with no network in it.
+//!
+//! With pins, the pinned certificate is the sole trust anchor of a full path validation. A chain that merely contains it
+//! is refused, and so is a certificate of a node: it carries no URI whose path is `/relay`, nor may it serve.
+
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime},
+};
+use shared::{hex, time::Timestamp};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert, spki_for_anchor};
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer as _};
+
+/// The most certificates of a chain that are looked at.
+const MAX_CHAIN: usize = 10;
+/// The path of the relay's URI.
+const RELAY_PATH: &str = "/relay";
+
+/// What the relay is recognised by.
+#[derive(Clone, Debug)]
+pub enum Anchors {
+    /// A CA with one of these keys (SHA-256 of the SubjectPublicKeyInfo); its certificate comes with the chain, or is
+    /// one of those known from before.
+    Pinned {
+        /// The pins.
+        pins: Vec<[u8; 32]>,
+        /// Certificates that were kept: `ca.crt`.
+        known: Vec<CertificateDer<'static>>,
+    },
+    /// These certificates.
+    Given(Vec<CertificateDer<'static>>),
+    /// The roots that this system trusts; then the host's name suffices.
+    System(Vec<CertificateDer<'static>>),
+}
+
+/// Why the other end is not trusted. Nothing but the handshake was sent to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrustError {
+    /// No certificate of the chain has a pinned key.
+    #[error(
+        "the relay is not trusted: none of its certificates has a pinned key. Pinned: {}. Its CA has: {}. If that is \
+         what `relay ca pin` prints on the relay, change the pin; else somebody stands in between",
+        .pinned.join(", "), .offered.as_deref().unwrap_or("no certificate")
+    )]
+    PinMismatch {
+        /// The pins.
+        pinned: Vec<String>,
+        /// The pin of the last certificate in the chain.
+        offered: Option<String>,
+    },
+    /// No path from the certificate to the anchor.
+    #[error("the relay is not trusted: its certificate does not lead to the trusted CA ({0})")]
+    NoPath(String),
+    /// Not a certificate.
+    #[error("the relay is not trusted: its certificate cannot be read ({0})")]
+    Unreadable(String),
+    /// For another host.
+    #[error("the relay is not trusted: its certificate is not for {wanted}; it names {}", .named.join(", "))]
+    NameMismatch {
+        /// The host that was asked.
+        wanted: String,
+        /// What the certificate names.
+        named: Vec<String>,
+    },
+    /// Of the right CA, and not the relay's.
+    #[error(
+        "the relay is not trusted: its certificate is of the right CA but is not a relay's (no URI with the path \
+         /relay; it has {})", .0.join(", ")
+    )]
+    NotARelay(Vec<String>),
+    /// The relay of another trust domain.
+    #[error(
+        "the relay is not trusted: it is of trust domain {seen}, this machine joined {joined}; `bcd reset` to move"
+    )]
+    OtherTrustDomain {
+        /// As remembered.
+        joined: String,
+        /// As seen.
+        seen: String,
+    },
+    /// The certificate is good, but for a clock that is behind.
+    #[error(
+        "this machine's clock says {clock}, and the relay's certificate is good only from {not_before}: set the clock"
+    )]
+    ClockBehind {
+        /// What the clock says.
+        clock: Timestamp,
+        /// The certificate's notBefore.
+        not_before: Timestamp,
+    },
+    /// The certificate has run out, or the clock is ahead.
+    #[error(
+        "the relay is not trusted: its certificate ended {not_after}, and this machine's clock says {clock}; check \
+         which of the two is wrong"
+    )]
+    Expired {
+        /// What the clock says.
+        clock: Timestamp,
+        /// The certificate's notAfter.
+        not_after: Timestamp,
+    },
+}
+
+/// What a relay is judged by.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Whose certificates count.
+    pub anchors: Anchors,
+    /// The trust domain of the first join.
+    pub trust_domain: Option<String>,
+}
+
+impl Policy {
+    /// Judges a chain; answers the relay's trust domain (`None` with the system's roots).
+    ///
+    /// # Errors
+    /// The rule that it breaks. A clock that is behind is blamed only if nothing else is wrong.
+    pub fn judge(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        now: Timestamp,
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Result<Option<String>, TrustError> {
+        let rest = rest.get(..MAX_CHAIN).unwrap_or(rest);
+        let anchors = self.anchors.choose(rest)?;
+        let judge_at = |time: Timestamp| {
+            verify_path(leaf, rest, &anchors, time, algorithms)?;
+            verify_name(leaf, host)?;
+            self.verify_relay(leaf)
+        };
+        let mut verdict = judge_at(now);
+        let mut not_before = None;
+        // Each certificate of the path may begin later than the one before it.
+        for _ in 0..MAX_CHAIN {
+            let Err(TrustError::ClockBehind { not_before: later, .. }) = verdict else { break };
+            not_before = Some(later);
+            verdict = judge_at(later);
+        }
+        match (verdict, not_before) {
+            (Ok(_), Some(not_before)) => Err(TrustError::ClockBehind { clock: now, not_before }),
+            (verdict, _) => verdict,
+        }
+    }
+
+    fn verify_relay(&self, leaf: &CertificateDer<'_>) -> Result<Option<String>, TrustError> {
+        if matches!(self.anchors, Anchors::System(_)) {
+            return Ok(None);
+        }
+        let uris = names(leaf)?.1;
+        let Some(seen) = uris.iter().find_map(|uri| trust_domain_of_relay(uri)) else {
+            return Err(TrustError::NotARelay(if uris.is_empty() { vec!["none".into()] } else { uris }));
+        };
+        match &self.trust_domain {
+            Some(joined) if *joined != seen => {
+                Err(TrustError::OtherTrustDomain { joined: joined.clone(), seen })
+            }
+            _ => Ok(Some(seen)),
+        }
+    }
+}
+
+impl Anchors {
+    /// The certificates that a path may end at. The leaf is never one of them.
+    fn choose<'a>(&'a self, rest: &'a [CertificateDer<'_>]) -> Result<Vec<TrustAnchor<'a>>, TrustError> {
+        let (pins, known) = match self {
+            Self::Given(roots) | Self::System(roots) => {
+                return Ok(roots.iter().filter_map(|root| anchor_from_trusted_cert(root).ok()).collect());
+            }
+            Self::Pinned { pins, known } => (pins, known),
+        };
+        let authorities = || rest.iter().chain(known).filter(|certificate| is_authority(certificate));
+        let anchors: Vec<_> = authorities()
+            .filter_map(|certificate| anchor_from_trusted_cert(certificate).ok())
+            .filter(|anchor| pins.contains(&pin_of(anchor)))
+            .collect();
+        if !anchors.is_empty() {
+            return Ok(anchors);
+        }
+        let offered = rest.last().and_then(|certificate| anchor_from_trusted_cert(certificate).ok());
+        Err(TrustError::PinMismatch {
+            pinned: pins.iter().map(show_pin).collect(),
+            offered: offered.map(|anchor| show_pin(&pin_of(&anchor))),
+        })
+    }
+}
+
+/// SHA-256 of the SubjectPublicKeyInfo.
+fn pin_of(anchor: &TrustAnchor<'_>) -> [u8; 32] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &spki_for_anchor(anchor));
+    digest.as_ref().try_into().unwrap_or_default()
+}
+
+fn show_pin(pin: &[u8; 32]) -> String {
+    format!("sha256:{}", hex::encode(pin))
+}
+
+fn is_authority(certificate: &CertificateDer<'_>) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(rest, parsed)| rest.is_empty() && parsed.tbs_certificate.is_ca())
+}
+
+fn verify_path(
+    leaf: &CertificateDer<'_>,
+    rest: &[CertificateDer<'_>],
+    anchors: &[TrustAnchor<'_>],
+    now: Timestamp,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<(), TrustError> {
+    let certificate = EndEntityCert::try_from(leaf).map_err(|e| TrustError::Unreadable(e.to_string()))?;
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.seconds()).unwrap_or(0)));
+    certificate
+        .verify_for_usage(algorithms.all, anchors, rest, time, KeyUsage::server_auth(), None, None)
+        .map(|_| ())
+        .map_err(|error| match error {
+            webpki::Error::CertNotValidYet { not_before, .. } => {
+                TrustError::ClockBehind { clock: now, not_before: timestamp(not_before) }
+            }
+            webpki::Error::CertExpired { not_after, .. } => {
+                TrustError::Expired { clock: now, not_after: timestamp(not_after) }
+            }
+            other => TrustError::NoPath(format!("{other:?}")),
+        })
+}
+
+fn verify_name(leaf: &CertificateDer<'_>, host: &ServerName<'_>) -> Result<(), TrustError> {
+    let certificate = EndEntityCert::try_from(leaf).map_err(|e| TrustError::Unreadable(e.to_string()))?;
+    if certificate.verify_is_valid_for_subject_name(host).is_ok() {
+        return Ok(());
+    }
+    Err(TrustError::NameMismatch { wanted: host.to_str().into_owned(), named: names(leaf)?.0 })
+}
+
+fn timestamp(time: UnixTime) -> Timestamp {
+    Timestamp::from_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// The names of hosts, for showing, and the URIs.
+fn names(leaf: &CertificateDer<'_>) -> Result<(Vec<String>, Vec<String>), TrustError> {
+    let unreadable = |error: &dyn fmt::Display| TrustError::Unreadable(error.to_string());
+    let (_, certificate) = X509Certificate::from_der(leaf).map_err(|e| unreadable(&e))?;
+    let extension = certificate.subject_alternative_name().map_err(|e| unreadable(&e))?;
+    let (mut hosts, mut uris) = (Vec::new(), Vec::new());
+    for name in extension.iter().flat_map(|extension| &extension.value.general_names) {
+        match name {
+            GeneralName::DNSName(name) => hosts.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => hosts.push(show_address(bytes)),
+            GeneralName::URI(uri) => uris.push((*uri).to_owned()),
+            _ => {}
+        }
+    }
+    Ok((hosts, uris))
+}
+
+fn show_address(bytes: &[u8]) -> String {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return std::net::Ipv4Addr::from(four).to_string();
+    }
+    <[u8; 16]>::try_from(bytes)
+        .map_or("?".to_owned(), |sixteen| std::net::Ipv6Addr::from(sixteen).to_string())
+}
+
+/// The trust domain, if this is `spiffe://<trust domain>/relay` and nothing more.
+fn trust_domain_of_relay(uri: &str) -> Option<String> {
+    let rest = uri.strip_prefix("spiffe://")?;
+    let domain = rest.strip_suffix(RELAY_PATH)?;
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_".contains(&b);
+    (!domain.is_empty() && domain.bytes().all(allowed)).then(|| domain.to_owned())
+}
+
+/// A [`Policy`] as rustls asks it, before anything of ours is sent.
+pub struct RelayVerifier {
+    policy: Policy,
+    algorithms: WebPkiSupportedAlgorithms,
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    seen: Mutex<Option<String>>,
+}
+
+impl RelayVerifier {
+    /// By this policy and this clock. The handshake's own idea of the time is not used: it is the wall clock's.
+    #[must_use]
+    pub fn new(
+        policy: Policy,
+        algorithms: WebPkiSupportedAlgorithms,
+        now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    ) -> Self {
+        Self { policy, algorithms, now, seen: Mutex::new(None) }
+    }
+
+    /// The trust domain of the relay that was last found good.
+    #[must_use]
+    pub fn trust_domain(&self) -> Option<String> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Debug for RelayVerifier {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RelayVerifier").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl ServerCertVerifier for RelayVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        _ocsp: &[u8],
+        _wall: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.policy.judge(leaf, rest, host, (self.now)(), &self.algorithms) {
+            Ok(domain) => {
+                *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = domain;
+                Ok(ServerCertVerified::assertion())
+            }
+            Err(error) => {
+                Err(Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error)))))
+            }
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2 is not spoken".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn root_hint_subjects(&self) -> Option<&[DistinguishedName]> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;
