@@ -281,10 +281,12 @@ fn config(flags: &Flags, command: &ConfigCommand) -> Result<Exit, Failure> {
 
 async fn run(flags: &Flags, settings: Settings) -> Result<Exit, Failure> {
     let node = flags.node(settings)?;
+    // Standard input can be read only once.
+    let input = node.tokens.input.clone();
     let reload = || {
         let settings = flags.settings()?;
-        let tokens = flags.tokens(&settings)?;
-        Ok((settings, tokens))
+        let tokens = Sources::new(settings.token_file.as_ref(), variable, io::empty())?;
+        Ok((settings, Sources { input: tokens.input.and_then(|_| input.clone()), ..tokens }))
     };
     Ok(daemon::run(node, Notifier::new(variable), &reload).await)
 }

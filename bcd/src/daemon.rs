@@ -147,3 +147,6 @@ fn report(failure: &Failure) -> Exit {
     tracing::error!("{failure}");
     failure.exit
 }
+
+#[cfg(test)]
+mod tests;

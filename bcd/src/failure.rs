@@ -144,6 +144,9 @@ impl Failure {
             CallError::Trust(_) => Self::new(Exit::NotTrusted, error),
             CallError::NoTrust | CallError::NoRelay => Self::new(Exit::Usage, error),
             CallError::CaFile(..) => Self::new(Exit::NotTrusted, error),
+            CallError::Odd { retry_after, .. } => {
+                Self { retry_after: *retry_after, ..Self::new(Exit::Transient, error) }
+            }
             _ => Self::new(Exit::Transient, error),
         }
     }
@@ -184,8 +187,8 @@ impl From<KeyError> for Failure {
 impl From<TokenError> for Failure {
     fn from(error: TokenError) -> Self {
         let exit = match &error {
-            TokenError::Absent(_) => Exit::Usage,
-            TokenError::Malformed { .. } => Exit::Token,
+            // It may still come: a file, a credential.
+            TokenError::Absent(_) | TokenError::Malformed { .. } => Exit::Token,
             TokenError::Unreadable { .. } => Exit::Transient,
         };
         Self::new(exit, error)

@@ -11,8 +11,6 @@ use std::{fs, time::Duration};
 pub const INTERVAL: Duration = Duration::from_secs(60);
 /// The identity is sent with the first heartbeat, whenever it has changed, and with every one of so many.
 const IDENTITY_EVERY: u32 = 60;
-/// A skew over this many seconds is reported.
-pub const SKEW_SECONDS: i64 = 60;
 
 /// Remembers what the relay was last told.
 #[derive(Debug, Default)]
@@ -66,7 +64,7 @@ pub async fn send(node: &mut Node, identities: &mut Identities) -> Result<Heartb
     };
     match node.client.call(&HEARTBEAT, &input, None).await {
         Ok(answer) => {
-            node.clock.hear(answer.server_time, &*node.host);
+            node.hear(answer.server_time);
             identities.since += 1;
             if let Some(identity) = news {
                 identities.told(identity);

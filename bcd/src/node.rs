@@ -15,6 +15,9 @@ use shared::{api::node::Issued, hex, time::Timestamp};
 use std::sync::Arc;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
+/// A skew over this many seconds is reported.
+const MAX_SKEW_SECONDS: i64 = 60;
+
 /// The machine, its state locked for this process.
 pub struct Node {
     /// The settings in force.
@@ -33,6 +36,7 @@ pub struct Node {
     pub host: Arc<dyn Host>,
     /// Where a join token may be.
     pub tokens: Sources,
+    warned_of_skew: bool,
 }
 
 impl Node {
@@ -50,7 +54,8 @@ impl Node {
         let key = key::load_or_create(&dir, settings.tpm)?;
         let clock = Arc::new(RelayClock::default());
         let client = make_client(&settings, &dir, &stored, &clock, &host)?;
-        let mut node = Self { settings, dir, stored, key, client, clock, host, tokens };
+        let mut node =
+            Self { settings, dir, stored, key, client, clock, host, tokens, warned_of_skew: false };
         node.present()?;
         Ok(node)
     }
@@ -71,6 +76,20 @@ impl Node {
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.clock.now(&*self.host)
+    }
+
+    /// Takes the relay's time out of an answer that has just come, and says so if this machine's clock is far off.
+    pub fn hear(&mut self, relay: Timestamp) {
+        self.clock.hear(relay, &*self.host);
+        let skew = self.clock.skew_seconds(&*self.host).unwrap_or_default();
+        let is_skewed = skew.abs() > MAX_SKEW_SECONDS;
+        if is_skewed && !self.warned_of_skew {
+            tracing::warn!(
+                seconds = skew,
+                "this machine's clock is ahead of the relay's (behind, if negative)"
+            );
+        }
+        self.warned_of_skew = is_skewed;
     }
 
     /// The node, if it is one.
@@ -104,7 +123,7 @@ impl Node {
     /// # Errors
     /// It is not ours, or can't be written.
     pub fn admit(&mut self, issued: Issued) -> Result<(), Failure> {
-        self.clock.hear(issued.server_time, &*self.host);
+        self.hear(issued.server_time);
         let serial = self.serial_of(&issued.certificate)?;
         let mut certificate = issued.certificate.trim_end().to_owned();
         for part in [issued.chain.trim_end(), ""] {

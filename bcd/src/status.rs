@@ -252,12 +252,13 @@ pub async fn serve(
     Ok(served)
 }
 
-/// A socket that a killed bcd left behind. Another kind of file is somebody else's.
+/// A socket that a killed bcd left behind. One that is served, or another kind of file, is somebody else's.
 fn remove_stale(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path),
-        _ => Ok(()),
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        return std::fs::remove_file(path);
     }
+    Ok(())
 }
 
 async fn take<S>(stream: io::Result<S>, board: &Arc<Board>, places: &Arc<Semaphore>)
@@ -370,6 +371,7 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let served = serve(Arc::clone(&board), Some(&path), Some(port)).await.unwrap();
         assert_eq!(ask(&path).await.unwrap().state, "enrolled");
+        assert!(serve(Arc::clone(&board), Some(&path), None).await.is_err(), "it is taken");
         let mut stream = tokio::net::TcpStream::connect(port).await.unwrap();
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();

@@ -23,10 +23,16 @@ pub struct Key {
     pub name: &'static str,
     /// What it holds.
     pub kind: Kind,
+    /// What it is if nobody says anything.
+    pub default: Option<&'static str>,
 }
 
 const fn key(name: &'static str, kind: Kind) -> Key {
-    Key { name, kind }
+    Key { name, kind, default: None }
+}
+
+const fn with_default(name: &'static str, default: &'static str) -> Key {
+    Key { name, kind: Kind::Text, default: Some(default) }
 }
 
 /// Every setting, in the order in which they are shown.
@@ -36,14 +42,14 @@ pub const KEYS: &[Key] = &[
     key("ca_file", Kind::Text),
     key("system_roots", Kind::Flag),
     key("token_file", Kind::Text),
-    key("state_dir", Kind::Text),
+    with_default("state_dir", "/var/lib/bcd"),
     key("dmi_dir", Kind::Text),
     key("net_dir", Kind::Text),
-    key("tpm", Kind::Text),
+    with_default("tpm", "auto"),
     key("tcti", Kind::Text),
     key("socket", Kind::Text),
     key("status_listen", Kind::Text),
-    key("log", Kind::Text),
+    with_default("log", "info"),
     key("node_name", Kind::Text),
 ];
 
@@ -119,6 +125,13 @@ pub struct Fragment {
 }
 
 impl Fragment {
+    /// What is built in.
+    #[must_use]
+    pub fn defaults() -> Self {
+        let value = |key: &'static Key| Some((key, Value::Text(key.default?.to_owned())));
+        Self { origin: Origin::Default, values: KEYS.iter().filter_map(value).collect() }
+    }
+
     /// Reads a file's text.
     ///
     /// # Errors

@@ -28,11 +28,11 @@ pub struct Located {
 pub struct Merged(BTreeMap<&'static str, Located>);
 
 impl Merged {
-    /// Lays the fragments over each other, the last one on top. A list replaces a list.
+    /// Lays the fragments over what is built in, the last one on top. A list replaces a list.
     #[must_use]
     pub fn of(fragments: Vec<Fragment>) -> Self {
         let mut merged = BTreeMap::new();
-        for Fragment { origin, values } in fragments {
+        for Fragment { origin, values } in [Fragment::defaults()].into_iter().chain(fragments) {
             for (key, value) in values {
                 merged.insert(key.name, Located { value, origin: origin.clone() });
             }
@@ -150,6 +150,7 @@ mod tests {
         let shown = Merged::of(fragments).show(true);
         assert!(shown.contains("relay = \"https://f\"  # flag\n"), "{shown}");
         assert!(shown.contains("/etc/bcd/bcd.toml.d/20-b.toml\n"), "{shown}");
+        assert!(Merged::of(Vec::new()).show(true).contains("tpm = \"auto\"  # built in\n"));
     }
 
     #[test]

@@ -17,8 +17,6 @@ use std::{
 };
 use tracing::level_filters::LevelFilter;
 
-/// Where the state is kept, if nothing else is said.
-pub const STATE_DIR: &str = "/var/lib/bcd";
 /// The most pins; two are enough to rotate a CA.
 const MAX_PINS: usize = 16;
 /// The longest path of a UNIX socket, in bytes (unix(7)).
@@ -155,7 +153,7 @@ impl Settings {
     /// Every setting that is wrong, with its source and the rule.
     pub fn parse(merged: &Merged) -> Result<Self, InvalidSettings> {
         let mut parser = Parser { merged, problems: Vec::new() };
-        let state_dir = parser.path("state_dir").unwrap_or_else(|| PathBuf::from(STATE_DIR));
+        let state_dir = parser.path("state_dir").unwrap_or_default();
         let settings = Self {
             relay: parser.with("relay", Endpoint::parse),
             trust: parser.trust(),

@@ -56,7 +56,6 @@ pub struct Life {
     last_success: Option<Timestamp>,
     last_failure: Option<Failure>,
     is_confirmed: bool,
-    warned_skew: bool,
 }
 
 impl Life {
@@ -78,7 +77,6 @@ impl Life {
             last_success: None,
             last_failure: None,
             is_confirmed: false,
-            warned_skew: false,
         };
         if let State::Waiting(waiting) = &life.node.stored.state {
             // A restart asks for nothing that is not due.
@@ -247,7 +245,6 @@ impl Life {
         if let Some(message) = answer.message {
             tracing::info!("the relay says: {}", message.replace(char::is_control, " "));
         }
-        self.warn_of_skew();
         Ok(())
     }
 
@@ -317,18 +314,6 @@ impl Life {
         if let Some(node) = self.node.enrolled() {
             tracing::info!(node = %node.node_id, trust = node.trust.as_str(), until = %node.expires_at, "{what}");
         }
-    }
-
-    fn warn_of_skew(&mut self) {
-        let skew = self.node.clock.skew_seconds(&*self.node.host).unwrap_or_default();
-        let is_skewed = skew.abs() > heartbeat::SKEW_SECONDS;
-        if is_skewed && !self.warned_skew {
-            tracing::warn!(
-                seconds = skew,
-                "this machine's clock is ahead of the relay's by so much (behind, if negative)"
-            );
-        }
-        self.warned_skew = is_skewed;
     }
 }
 
