@@ -8,20 +8,40 @@ use crate::{
 /// How a statement begins.
 const VERBS: &[&str] = &["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"];
 
-/// A statement that is not listed is never prepared by the test.
+/// Where a statement may stand in place: what talks to one database alone, and the store's own ping.
+const IN_PLACE: &[&str] = &["relay/src/store/dialect.rs", STORE];
+
+/// The file that lists every family's `STATEMENTS`.
+const STORE: &str = "relay/src/store/mod.rs";
+
+/// A statement that is not listed, or whose list is not, is never prepared by the test.
 pub(crate) fn statements(tree: &Tree) -> Vec<String> {
     let mut findings = Vec::new();
+    let families = tree.get(STORE).map(|file| code(&file.text)).unwrap_or_default();
     for file in tree.rust().filter(|file| file.path.starts_with("relay/src/store/") && !file.is_test()) {
         let code = code(&file.text);
         let code = production(&code);
-        let listed = list_of(code);
-        for name in constants(code, &without_comments(&file.text)) {
-            if words(listed, name).is_empty() {
-                findings.push(format!("{}: {name} is not in STATEMENTS", file.path));
-            }
+        let text = without_comments(&file.text);
+        let (named, listed) = (constants(code, &text), list_of(code));
+        for name in named.iter().filter(|name| words(listed, name).is_empty()) {
+            findings.push(format!("{}: {name} is not in STATEMENTS", file.path));
+        }
+        if literals(text.get(..code.len()).unwrap_or_default()) > named.len()
+            && !IN_PLACE.contains(&file.path.as_str())
+        {
+            findings.push(format!("{} has a statement that is no constant; make it one", file.path));
+        }
+        let family = file.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
+        if !named.is_empty() && !families.contains(&format!("{family}::STATEMENTS")) {
+            findings.push(format!("{}: its STATEMENTS are not in FAMILIES", file.path));
         }
     }
     findings
+}
+
+/// How many literals begin as a statement does.
+fn literals(text: &str) -> usize {
+    VERBS.iter().map(|verb| text.matches(&format!("\"{verb} ")).count()).sum()
 }
 
 /// What stands between `STATEMENTS` and the end of its declaration.
@@ -57,9 +77,17 @@ fn an_unlisted_statement_is_found() {
     let text = "const A: &str = \"SELECT 1\";\nconst B: &str =\n    r\"UPDATE b SET c = 1\";\nconst C: &str = \"c\";\n\
                 pub const STATEMENTS: &[&str] = &[A];\n";
     let tree = Tree::sample(&[
+        ("relay/src/store/mod.rs", "const FAMILIES: &[&[&str]] = &[nodes::STATEMENTS];"),
         ("relay/src/store/nodes.rs", text),
+        ("relay/src/store/pools.rs", "const A: &str = \"SELECT 1\"; const STATEMENTS: &[&str] = &[A];"),
+        ("relay/src/store/sites.rs", "// \"SELECT 1\"\nfn x() { query(\"DELETE FROM sites\") }"),
         ("relay/src/store/tests.rs", text),
         ("relay/src/api/nodes.rs", text),
     ]);
-    assert_eq!(statements(&tree), ["relay/src/store/nodes.rs: B is not in STATEMENTS"]);
+    let expected = [
+        "relay/src/store/nodes.rs: B is not in STATEMENTS",
+        "relay/src/store/pools.rs: its STATEMENTS are not in FAMILIES",
+        "relay/src/store/sites.rs has a statement that is no constant; make it one",
+    ];
+    assert_eq!(statements(&tree), expected);
 }
