@@ -36,6 +36,8 @@ pub(super) const WRITER_BEGIN: &str = "BEGIN IMMEDIATE";
 pub(super) const WRITER_COMMIT: &str = "COMMIT";
 /// Ends the shared transaction without a trace.
 pub(super) const WRITER_ROLLBACK: &str = "ROLLBACK";
+/// Fails while a transaction is open.
+pub(super) const WRITER_IS_IDLE: &str = "BEGIN; ROLLBACK";
 /// Begins one member of it.
 pub(super) const MEMBER_BEGIN: &str = "SAVEPOINT member";
 /// Keeps what the member did. Fails if SQLite itself has ended the transaction.

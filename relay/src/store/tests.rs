@@ -134,6 +134,47 @@ async fn two_relays_on_one_postgresql_are_exact_together() {
     .await;
 }
 
+/// Adds to the counter and writes a row of its own, with time to be cut off in between.
+async fn count_and_note(tx: &mut Tx<'_>, id: &str) -> Result<(), Refusal> {
+    consume(tx, "t1", i64::MAX).await?;
+    tokio::task::yield_now().await;
+    tx.execute(ADD, &[id.into(), 0.into(), None::<&str>.into()]).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_that_hang_up_anywhere_leave_all_or_nothing() {
+    on_both(async |store| {
+        one_counter(&store).await;
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..300_u64 {
+            let store = store.clone();
+            tasks.spawn(async move {
+                let id = format!("caller-{number}");
+                let change = store.transact("test.hangUp", &id, |tx, id| Box::pin(count_and_note(tx, id)));
+                let patience = std::time::Duration::from_micros(number * 997 % 20_000);
+                (id.clone(), tokio::time::timeout(patience, change).await.map(Result::unwrap).is_ok())
+            });
+        }
+        let answered: Vec<String> =
+            tasks.join_all().await.into_iter().filter_map(|(id, answered)| answered.then_some(id)).collect();
+        // Whoever waited last has seen the end of all.
+        store.transact("test.last", (), |tx, ()| Box::pin(count_and_note(tx, "last"))).await.unwrap();
+        let noted: Result<Vec<String>, StoreError> = store
+            .read("test.notes", (), |tx, ()| {
+                Box::pin(async move {
+                    let rows = tx.fetch_all("SELECT id FROM counters WHERE id <> 't1'", &[]).await?;
+                    rows.iter().map(|row| row.text("id")).collect()
+                })
+            })
+            .await;
+        let noted = noted.unwrap();
+        assert_eq!(uses(&store).await, i64::try_from(noted.len()).unwrap());
+        assert!(answered.iter().all(|id| noted.contains(id)), "an answer means that it is stored");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_error_rolls_everything_back() {
     on_both(async |store| {

@@ -172,10 +172,7 @@ impl Desk {
             self.begin().await?;
         }
         self.phase = Phase::Member;
-        // The first member needs no savepoint: undoing it is undoing everything.
-        if !self.batch.is_empty()
-            && let Err(error) = self.run(dialect::MEMBER_BEGIN).await
-        {
+        if let Err(error) = self.run(dialect::MEMBER_BEGIN).await {
             self.abandon().await;
             return Err(error);
         }
@@ -195,12 +192,10 @@ impl Desk {
     }
 
     async fn end_member(&mut self, keep: bool) -> Result<(), StoreError> {
-        if !self.batch.is_empty() {
-            let end = if keep { dialect::MEMBER_KEEP } else { dialect::MEMBER_UNDO };
-            if self.run(end).await.is_err() {
-                self.abandon().await;
-                return Err(StoreError::BatchLost);
-            }
+        let end = if keep { dialect::MEMBER_KEEP } else { dialect::MEMBER_UNDO };
+        if self.run(end).await.is_err() {
+            self.abandon().await;
+            return Err(StoreError::BatchLost);
         }
         self.phase = Phase::Open;
         Ok(())
@@ -244,13 +239,16 @@ impl Desk {
         }
     }
 
-    /// Rolls everything back. Where that fails, a new connection is the only sure way.
+    /// Rolls everything back. Where there is nothing to roll back, that must be seen; else a new connection is the
+    /// only sure way.
     async fn abandon(&mut self) {
         self.phase = Phase::Unsure;
         for member in self.batch.drain(..) {
             let _ = member.send(Err(StoreError::BatchLost));
         }
-        if self.run(dialect::WRITER_ROLLBACK).await.is_err() {
+        if self.run(dialect::WRITER_ROLLBACK).await.is_err()
+            && self.run(dialect::WRITER_IS_IDLE).await.is_err()
+        {
             self.connection = None;
         }
         self.phase = Phase::Idle;
@@ -275,3 +273,6 @@ fn verdict(error: StoreError, members: usize) -> StoreError {
 fn no_connection() -> StoreError {
     StoreError::Unreachable(Fault::new("the store is closed, or its file can no longer be opened"))
 }
+
+#[cfg(test)]
+mod tests;
