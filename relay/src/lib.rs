@@ -8,6 +8,7 @@ pub mod api;
 pub mod auth;
 pub mod ca;
 pub mod call;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod context;

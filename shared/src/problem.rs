@@ -128,6 +128,27 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason, in the order of the reference.
+    pub const ALL: [Self; 17] = [
+        Self::TokenExpired,
+        Self::TokenExhausted,
+        Self::TokenRevoked,
+        Self::IdentityMismatch,
+        Self::IdentityTaken,
+        Self::EndorsementKeyMismatch,
+        Self::TpmRequired,
+        Self::BadProof,
+        Self::KeyNotTpm,
+        Self::RequestDenied,
+        Self::RequestExpired,
+        Self::NodeBanned,
+        Self::TooManyPending,
+        Self::Superseded,
+        Self::NodeReleased,
+        Self::BadEndorsementKey,
+        Self::BadCsr,
+    ];
+
     /// The code that goes with the reason.
     #[must_use]
     pub const fn code(self) -> Code {
@@ -255,6 +276,14 @@ mod tests {
         for code in Code::ALL {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
         }
+    }
+
+    #[test]
+    fn every_reason_is_listed_once_in_the_order_of_the_enum() {
+        for (at, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, at);
+        }
+        assert_eq!(Reason::ALL.len(), Reason::BadCsr as usize + 1);
     }
 
     #[test]

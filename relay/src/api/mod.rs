@@ -1,8 +1,11 @@
 //! The methods: THE LIST binds each row of the table to the handler that does it.
 
+pub mod document;
 pub mod idempotency;
 pub mod node;
+pub mod reference;
 pub mod registry;
+pub mod schema;
 pub mod validate;
 
 use registry::Registry;

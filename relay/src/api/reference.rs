@@ -1,0 +1,197 @@
+//! `relay/api.md`: the reference page, from the method table. Generated, committed, and checked to be fresh.
+
+use super::{
+    document::PLAIN,
+    schema::{Member, Node, Shape, TypeSchema},
+};
+use serde_json::Value;
+use shared::{
+    api::{Kind, Method, Status, access::ACTIONS},
+    problem::{Code, Reason},
+};
+use std::{collections::BTreeMap, fmt::Write as _};
+
+/// How deep a type is shown.
+const MAX_DEPTH: usize = 6;
+
+/// The page of these methods.
+#[must_use]
+pub fn page<'a>(methods: impl IntoIterator<Item = &'a Method>) -> String {
+    let mut page = String::from(HEAD);
+    let mut groups: BTreeMap<String, Vec<&Method>> = BTreeMap::new();
+    for method in methods {
+        let (module, group, _) = method.parts();
+        let name = if group.is_empty() { module.to_owned() } else { format!("{module}/{group}") };
+        groups.entry(name).or_default().push(method);
+    }
+    for (name, methods) in &groups {
+        group(&mut page, name, methods);
+    }
+    plain(&mut page);
+    roles(&mut page);
+    problems(&mut page);
+    page
+}
+
+const HEAD: &str = "# The API of relay
+
+Generated from the method table by `relay reference --write relay`; a test checks that it is fresh. Don't edit.
+
+Every method is `POST /api/<module>/<group>/<method>` with a JSON object in and a JSON object out. An absent optional
+field and `null` mean the same; unknown fields are refused. Times are RFC 3339 in UTC with milliseconds. Errors are
+`application/problem+json`; every bad field is named. `relay <group> <method>` calls the same methods from a shell.
+
+";
+
+fn group(page: &mut String, name: &str, methods: &[&Method]) {
+    let _ = writeln!(page, "## {name}\n");
+    page.push_str("| method | kind | authorization | phase | does |\n|---|---|---|---|---|\n");
+    for method in methods {
+        let kind = if method.kind == Kind::Read { "read" } else { "mutation" };
+        let status = if method.status == Status::Served { "" } else { ", not served yet" };
+        let _ = writeln!(
+            page,
+            "| `{}` | {kind} | {} | {}{status} | {} |",
+            method.parts().2,
+            method.access.describe(),
+            method.phase.as_str(),
+            method.summary
+        );
+    }
+    page.push('\n');
+    for method in methods {
+        let _ = writeln!(page, "### {}\n\n`POST {}`: {}\n", method.name, method.path(), method.summary);
+        fields(page, "Input", TypeSchema::of(method.input).root(), true);
+        fields(page, "Output", TypeSchema::of(method.output).root(), false);
+    }
+}
+
+fn fields(page: &mut String, title: &str, root: Node<'_>, input: bool) {
+    let mut rows = Vec::new();
+    collect(root, "", MAX_DEPTH, &mut rows);
+    if rows.is_empty() {
+        let _ = writeln!(page, "{title}: an empty object.\n");
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "| {} | type | {} | |",
+        title.to_lowercase(),
+        if input { "required" } else { "always" }
+    );
+    page.push_str("|---|---|---|---|\n");
+    for (path, member) in rows {
+        let required = if member.required { "yes" } else { "" };
+        let rule = rules(member.node);
+        let text = member.node.description();
+        let gap = if rule.is_empty() || text.is_empty() { "" } else { " " };
+        let _ = writeln!(page, "| {path} | {} | {required} | {text}{gap}{rule} |", type_name(member.node));
+    }
+    page.push('\n');
+}
+
+/// The members below a node, each with its path; lists as `name[]`, maps as `name.*`.
+fn collect<'a>(node: Node<'a>, path: &str, depth: usize, rows: &mut Vec<(String, Member<'a>)>) {
+    if depth == 0 {
+        return;
+    }
+    for alternative in node.alternatives() {
+        collect(alternative, path, depth - 1, rows);
+    }
+    for member in node.members() {
+        let here = if path.is_empty() { member.name.to_owned() } else { format!("{path}.{}", member.name) };
+        rows.push((here.clone(), member));
+        match (member.node.shape(), member.node.items()) {
+            (Shape::List, Some(items)) => collect(items, &format!("{here}[]"), depth - 1, rows),
+            (Shape::Map, Some(items)) => collect(items, &format!("{here}.*"), depth - 1, rows),
+            _ => collect(member.node, &here, depth - 1, rows),
+        }
+    }
+}
+
+fn type_name(node: Node<'_>) -> String {
+    let items = |node: Node<'_>| node.items().map_or_else(|| "any".to_owned(), type_name);
+    match node.shape() {
+        Shape::Object => "object".to_owned(),
+        Shape::Map => format!("{} by name", items(node)),
+        Shape::List => format!("list of {}", items(node)),
+        Shape::Secret => "secret string".to_owned(),
+        Shape::Time => "time".to_owned(),
+        Shape::Text => "string".to_owned(),
+        Shape::Integer => "integer".to_owned(),
+        Shape::Boolean => "boolean".to_owned(),
+        Shape::Other => "any".to_owned(),
+    }
+}
+
+fn rules(node: Node<'_>) -> String {
+    let number = |name: &str| node.keyword(name).and_then(Value::as_i64);
+    let mut rules = Vec::new();
+    match (number("minimum"), number("maximum")) {
+        (Some(least), Some(most)) => rules.push(format!("{least}-{most}")),
+        (Some(least), None) => rules.push(format!("≥ {least}")),
+        (None, Some(most)) => rules.push(format!("≤ {most}")),
+        (None, None) => {}
+    }
+    if let Some(most) = number("maxLength") {
+        rules.push(format!("≤{most}"));
+    }
+    if let Some(most) = number("maxItems") {
+        rules.push(format!("≤{most} items"));
+    }
+    if number("minProperties") == Some(1) {
+        rules.push("at least one member".to_owned());
+    }
+    if let Some(pattern) = node.keyword("pattern").and_then(Value::as_str) {
+        rules.push(format!("`{}`", pattern.replace('|', "\\|")));
+    }
+    let choices = node.choices();
+    if !choices.is_empty() {
+        let words: Vec<String> = choices.iter().map(|word| format!("`{word}`")).collect();
+        rules.push(format!("one of {}", words.join(", ")));
+    }
+    if rules.is_empty() { String::new() } else { format!("({})", rules.join(", ")) }
+}
+
+fn plain(page: &mut String) {
+    page.push_str(
+        "## Beside the methods\n\nServed by `GET` to anyone.\n\n| path | answers | |\n|---|---|---|\n",
+    );
+    for one in PLAIN {
+        let _ = writeln!(page, "| `{}` | {} | {} |", one.path, one.media_type, one.summary);
+    }
+    page.push('\n');
+}
+
+fn roles(page: &mut String) {
+    page.push_str(
+        "## Roles\n\nThe least role that may do an action, in each scope. Roles from the least up: tenant GUEST, VIEWER, \
+         EDITOR, OWNER; project VIEWER, EDITOR, OWNER; admin VIEWER, EDITOR.\n\n| action | tenant | project | admin \
+         |\n|---|---|---|---|\n",
+    );
+    for row in ACTIONS {
+        let tenant = row.tenant.map_or_else(|| "–".to_owned(), word);
+        let project = row.project.map_or_else(|| "–".to_owned(), word);
+        let _ = writeln!(page, "| `{}` | {tenant} | {project} | {} |", row.name, word(row.admin));
+    }
+    page.push('\n');
+}
+
+/// A role as the wire says it.
+fn word(role: impl serde::Serialize) -> String {
+    let value = serde_json::to_value(role).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn problems(page: &mut String) {
+    page.push_str("## Problems\n\n| code | status | title |\n|---|---|---|\n");
+    for code in Code::ALL {
+        let (status, title) = code.status_and_title();
+        let _ = writeln!(page, "| {} | {status} | {title} |", code.as_str());
+    }
+    page.push_str("\nReasons of refused machines, told only where the secret or the key matched:\n\n");
+    page.push_str("| reason | code |\n|---|---|\n");
+    for reason in Reason::ALL {
+        let _ = writeln!(page, "| {} | {} |", word(reason), reason.code().as_str());
+    }
+}

@@ -1,0 +1,79 @@
+//! Commands that work on a relay's own folder and store, without asking a running one: their settings, and `migrate`.
+
+use super::{World, exit::Exit, terminal, tree::ids};
+use crate::{
+    config::{DEFAULT_FILE, Settings, Sources},
+    fault::chain,
+    store::{Applied, Store, StoreError},
+};
+use clap::ArgMatches;
+use std::{future::Future, path::Path};
+
+/// The settings that a command was given.
+///
+/// # Errors
+/// They are not right; it has been said why.
+pub(super) fn settings(flags: &ArgMatches, world: &World<'_>) -> Result<Settings, Exit> {
+    let sources = Sources {
+        file: flags.get_one::<String>(ids::CONFIG).map(Into::into),
+        default_file: Path::new(DEFAULT_FILE),
+        env: world.env,
+        flags: &|key| flags.get_one::<String>(key.name).cloned(),
+    };
+    Settings::load(&sources).map_err(|error| {
+        terminal::say(&error);
+        Exit::Usage
+    })
+}
+
+/// `relay migrate`: brings the schema up to this version.
+pub(super) fn migrate(flags: &ArgMatches, world: &World<'_>) -> Exit {
+    let settings = match settings(flags, world) {
+        Ok(settings) => settings,
+        Err(exit) => return exit,
+    };
+    let applied = match finish(migrated(settings.database_url.expose())) {
+        Ok(applied) => applied,
+        Err(exit) => return exit,
+    };
+    match applied {
+        Ok(Applied { from, to }) if from == to => {
+            terminal::say(&format_args!("the schema is at version {to} already"));
+            Exit::Ok
+        }
+        Ok(Applied { from, to }) => {
+            terminal::say(&format_args!("the schema went from version {from} to {to}"));
+            Exit::Ok
+        }
+        Err(error) => {
+            terminal::say(&format_args!("migrate {}: {}", settings.database_url.redacted(), chain(&error)));
+            exit_of(&error)
+        }
+    }
+}
+
+async fn migrated(url: &str) -> Result<Applied, StoreError> {
+    let store = Store::open(url).await?;
+    let applied = store.migrate().await;
+    store.close().await;
+    applied
+}
+
+/// What a failing store means for a script.
+pub(super) fn exit_of(error: &StoreError) -> Exit {
+    if error.is_transient() { Exit::TryAgain } else { Exit::Refused }
+}
+
+/// Runs to the end, on this thread.
+///
+/// # Errors
+/// The system has no resources for it; it has been said so.
+pub(super) fn finish<T>(work: impl Future<Output = T>) -> Result<T, Exit> {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => Ok(runtime.block_on(work)),
+        Err(error) => {
+            terminal::say(&format_args!("start: {error}"));
+            Err(Exit::TryAgain)
+        }
+    }
+}

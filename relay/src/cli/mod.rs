@@ -1,0 +1,121 @@
+//! The command line: what `relay` is told, and all that it does but serve. `serve` is handed back to `main`, which
+//! alone may start the server. Nothing here holds rules of the API: those are the relay's, asked over HTTPS.
+
+mod ca;
+mod call;
+mod exit;
+mod humane;
+mod input;
+mod local;
+mod operate;
+mod output;
+mod pages;
+mod secret_out;
+mod target;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod verbs;
+mod yaml;
+
+pub use exit::Exit;
+pub use terminal::say;
+
+use crate::{clock::Clock, config::Settings, random::Random};
+use clap::{ArgMatches, Command};
+use clap_complete::Shell;
+use shared::api::Method;
+use std::{ffi::OsString, io, path::Path};
+use verbs::Verb;
+
+/// What the command line takes from its surroundings.
+pub struct World<'a> {
+    /// The environment; an empty variable is none.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// The time.
+    pub clock: &'a Clock,
+    /// Randomness, for idempotency keys and names of files.
+    pub random: &'a Random,
+}
+
+/// What `relay` was told.
+pub enum Start {
+    /// Serve with these settings.
+    Serve(Box<Settings>),
+    /// Something that is done now.
+    Ended(Exit),
+}
+
+/// Reads the command line and does what it says, but for `serve`.
+pub fn start<I>(arguments: I, methods: &[Method], world: &World<'_>) -> Start
+where
+    I: IntoIterator<Item = OsString>,
+{
+    let verbs = match verbs_of(methods) {
+        Ok(verbs) => verbs,
+        Err(fault) => {
+            say(&format_args!("build the command line: {fault}"));
+            return Start::Ended(Exit::Refused);
+        }
+    };
+    match tree::command(&verbs).try_get_matches_from(arguments) {
+        Ok(matches) => run(&matches, &verbs, methods, world),
+        // Help and version are no errors; clap prints them to standard output.
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            Start::Ended(if error.print().is_ok() { exit } else { Exit::Refused })
+        }
+    }
+}
+
+/// The verbs of all methods that people and services call.
+fn verbs_of(methods: &[Method]) -> Result<Vec<Verb>, String> {
+    methods.iter().filter(|method| method.for_operators()).map(Verb::of).collect()
+}
+
+fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'_>) -> Start {
+    let Some((name, flags)) = matches.subcommand() else { return Start::Ended(Exit::Usage) };
+    let exit = match name {
+        "serve" => match local::settings(flags, world) {
+            Ok(settings) => return Start::Serve(Box::new(settings)),
+            Err(exit) => exit,
+        },
+        "migrate" => local::migrate(flags, world),
+        "ca" => ca::run(flags, world),
+        "completion" => completion(flags, verbs),
+        "man" => written(pages::man(tree::command(verbs), folder_of(flags))),
+        "reference" => written(pages::reference(methods, folder_of(flags))),
+        group => operate_group(group, flags, verbs, world),
+    };
+    Start::Ended(exit)
+}
+
+fn operate_group(group: &str, flags: &ArgMatches, verbs: &[Verb], world: &World<'_>) -> Exit {
+    let Some((name, flags)) = flags.subcommand() else { return Exit::Usage };
+    match verbs.iter().find(|verb| verb.group == group && verb.name == name) {
+        Some(verb) => operate::run(verb, flags, world),
+        None => Exit::Usage,
+    }
+}
+
+fn completion(flags: &ArgMatches, verbs: &[Verb]) -> Exit {
+    let shell = flags.get_one::<String>("shell").and_then(|name| name.parse::<Shell>().ok());
+    let Some(shell) = shell else { return Exit::Usage };
+    let command: Command = tree::command(verbs);
+    written(terminal::answer(&pages::completion(command, shell)))
+}
+
+fn folder_of(flags: &ArgMatches) -> &Path {
+    flags.get_one::<String>("folder").map_or(Path::new("."), Path::new)
+}
+
+fn written(result: io::Result<()>) -> Exit {
+    match result {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            say(&format_args!("write: {error}"));
+            Exit::Refused
+        }
+    }
+}

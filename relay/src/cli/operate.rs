@@ -1,0 +1,254 @@
+//! An operator's verb from start to end: find the relay, build the input, call, show the answer or the refusal.
+
+use super::{
+    World,
+    call::{CallError, Relay},
+    exit::Exit,
+    input::{self, Input, Surroundings},
+    output::{self, Format},
+    secret_out::SecretOut,
+    target::{Said, Target, TargetError},
+    terminal::{self, shown},
+    tree::ids,
+    verbs::Verb,
+};
+use crate::api::schema::TypeSchema;
+use clap::ArgMatches;
+use serde_json::{Map, Value};
+use shared::{hex, problem::Problem};
+use std::{io, path::PathBuf};
+
+/// The tenant of a caller who names none.
+const DEFAULT_TENANT: &str = "provider";
+/// The things of a page where all pages are fetched.
+const PAGE_SIZE: u64 = 200;
+/// The most pages that are fetched: 100,000 things.
+const MAX_PAGES: usize = 500;
+
+/// Runs a verb.
+pub(super) fn run(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Exit {
+    match attempt(verb, flags, world) {
+        Ok(()) => Exit::Ok,
+        Err(failure) => {
+            terminal::say(&format_args!("{} {}: {}", verb.group, verb.name, shown(&failure.to_string())));
+            failure.exit()
+        }
+    }
+}
+
+/// Why a verb failed, before or beside its call; the call's own refusal is told by [`refused`].
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    SecretFile(#[from] input::SecretFileError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("write {0}: {1}")]
+    SecretOut(PathBuf, io::Error),
+    #[error(
+        "no {0} came: an equal request was answered before, and it is shown once; take a fresh --idempotency-key"
+    )]
+    NoSecret(String),
+    #[error("{0}")]
+    Output(#[from] io::Error),
+}
+
+impl Failure {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Target(TargetError::NoToken) => Exit::Unauthenticated,
+            Self::Target(_) | Self::SecretFile(_) => Exit::Usage,
+            Self::Call(CallError::Problem(problem)) => problem.code.into(),
+            Self::Call(CallError::Transport { .. }) => Exit::TryAgain,
+            Self::Call(_) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => Exit::Refused,
+        }
+    }
+}
+
+fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
+    let target = Target::find(&said(flags).or_env(world.env))?;
+    let relay = Relay::new(&target)?;
+    let input = input::build(verb, flags, &mut surroundings(world, &mut io::stdin().lock()))?;
+    let out = secret_out(flags, world)?;
+    let answer = match tokio_runtime()?.block_on(fetch(verb, &relay, &input)) {
+        Ok(answer) => answer,
+        Err(error) => {
+            explain(verb, &error, &input);
+            return Err(error.into());
+        }
+    };
+    let answer = keep_secret(verb, answer, out)?;
+    let format = flags.get_one::<Format>(ids::OUTPUT).copied();
+    if let Some(cursor) = answer.get("cursor").and_then(Value::as_str) {
+        terminal::say(&format_args!("there is more; go on with --cursor {}", shown(cursor)));
+    }
+    terminal::answer(&output::render(&verb.method, &answer, format, world.clock.now()))?;
+    Ok(())
+}
+
+fn said(flags: &ArgMatches) -> Said {
+    let text = |id: &str| flags.get_one::<String>(id).cloned();
+    Said {
+        relay: text(ids::RELAY),
+        token_file: text(ids::TOKEN_FILE).map(PathBuf::from),
+        ca_file: text(ids::CA_FILE).map(PathBuf::from),
+        data_dir: text(ids::LOCAL).map(PathBuf::from),
+    }
+}
+
+fn surroundings<'a>(world: &'a World<'_>, stdin: &'a mut dyn io::Read) -> Surroundings<'a> {
+    Surroundings {
+        tenant: (world.env)("RELAY_TENANT").unwrap_or_else(|| DEFAULT_TENANT.to_owned()),
+        fresh_key: Box::new(|| format!("cli-{}", hex::encode(&world.random.bytes::<16>()))),
+        stdin,
+    }
+}
+
+fn tokio_runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// One call, or all pages of a list that was not asked for one.
+async fn fetch(verb: &Verb, relay: &Relay, input: &Input) -> Result<Value, CallError> {
+    let path = verb.method.path();
+    let pages =
+        |name: &str| verb.fields.iter().any(|field| field.path == name) && input.body.get(name).is_none();
+    let schema = TypeSchema::of(verb.method.output);
+    match output::list_of(&schema) {
+        Some((list, _)) if pages("limit") && pages("cursor") => {
+            all_pages(relay, &path, &input.body, &list).await
+        }
+        _ => relay.call(&path, &input.body).await,
+    }
+}
+
+async fn all_pages(relay: &Relay, path: &str, input: &Value, list: &str) -> Result<Value, CallError> {
+    let mut input = input.as_object().cloned().unwrap_or_default();
+    input.insert("limit".to_owned(), PAGE_SIZE.into());
+    let mut answer = Map::new();
+    let mut all = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let mut page = relay.call(path, &Value::Object(input.clone())).await?;
+        if let Some(Value::Array(items)) = page.get_mut(list) {
+            all.append(items);
+        }
+        answer.remove("cursor");
+        let Some(cursor) = page.get("cursor").filter(|cursor| cursor.is_string()) else { break };
+        for known in [&mut input, &mut answer] {
+            known.insert("cursor".to_owned(), cursor.clone());
+        }
+    }
+    answer.insert(list.to_owned(), Value::Array(all));
+    Ok(Value::Object(answer))
+}
+
+/// What helps a person with a refusal, beside its detail: each bad field by its flag, the request, how to retry.
+fn explain(verb: &Verb, error: &CallError, input: &Input) {
+    if let CallError::Problem(problem) = error {
+        for line in refused(verb, problem) {
+            terminal::say(&format_args!("  {}", shown(&line)));
+        }
+    }
+    if let Some(key) = &input.idempotency_key {
+        terminal::say(&format_args!(
+            "  to try again without doing it twice: --idempotency-key {}",
+            shown(key)
+        ));
+    }
+}
+
+fn refused(verb: &Verb, problem: &Problem) -> Vec<String> {
+    let mut lines: Vec<String> = problem
+        .errors
+        .iter()
+        .map(|error| {
+            let flag = verb.flag_of(&error.field).unwrap_or_else(|| error.field.clone());
+            format!("{flag}: {}", error.message)
+        })
+        .collect();
+    lines.extend(problem.retry_after_seconds.map(|seconds| format!("try again in {seconds} s")));
+    lines.extend(problem.request_id.as_ref().map(|id| format!("request id: {id}")));
+    lines
+}
+
+fn secret_out(flags: &ArgMatches, world: &World<'_>) -> Result<Option<SecretOut>, Failure> {
+    let Some(path) = flags.try_get_one::<String>(ids::SECRET_OUT).ok().flatten() else { return Ok(None) };
+    let path = PathBuf::from(path);
+    // Made before the call: a secret that is shown once must have a place to go.
+    match SecretOut::prepare(&path, world.random) {
+        Ok(out) => Ok(Some(out)),
+        Err(error) => Err(Failure::SecretOut(path, error)),
+    }
+}
+
+/// Takes the secret out of the answer into its file, if it has one.
+fn keep_secret(verb: &Verb, mut answer: Value, out: Option<SecretOut>) -> Result<Value, Failure> {
+    let (Some(out), Some(name)) = (out, verb.secrets.first()) else { return Ok(answer) };
+    let secret = answer.as_object_mut().and_then(|members| members.shift_remove(name));
+    let Some(Value::String(secret)) = secret else { return Err(Failure::NoSecret(name.clone())) };
+    let path = out.path().to_owned();
+    out.finish(&secret).map_err(|error| Failure::SecretOut(path, error))?;
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::{api::join_tokens, problem::Code};
+
+    #[test]
+    fn a_refusal_names_flags_request_and_wait() {
+        let verb = Verb::of(&join_tokens::CREATE.method).unwrap();
+        let mut errors = Problem::invalid_field("ttlSeconds", "must be at least 60").errors;
+        errors.extend(Problem::invalid_field("expect.mac", "must match x").errors);
+        errors.extend(Problem::invalid_field("colour", "is not a field").errors);
+        let problem = Problem { request_id: Some("r-1".into()), ..Problem::new(Code::Unavailable, "x") }
+            .with_errors(errors)
+            .retry_after(7);
+        let lines = [
+            "--ttl: must be at least 60",
+            "--expect.mac: must match x",
+            "colour: is not a field",
+            "try again in 7 s",
+            "request id: r-1",
+        ];
+        assert_eq!(refused(&verb, &problem), lines);
+    }
+
+    #[test]
+    fn failures_have_the_exits_of_the_contract() {
+        let transport = CallError::Transport { relay: String::new(), why: String::new() };
+        let untrusted = CallError::Untrusted { relay: String::new(), why: String::new() };
+        let problem = |code| CallError::Problem(Box::new(Problem::new(code, "x")));
+        for (failure, exit) in [
+            (Failure::Target(TargetError::NoToken), 3),
+            (Failure::Target(TargetError::NoRelay), 2),
+            (Failure::Call(transport), 75),
+            (Failure::Call(untrusted), 1),
+            (Failure::Call(problem(Code::NotFound)), 4),
+            (Failure::Call(problem(Code::Unavailable)), 75),
+            (Failure::NoSecret("token".into()), 1),
+        ] {
+            assert_eq!(failure.exit().number(), exit, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_secret_goes_into_its_file_and_not_into_the_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let verb = Verb::of(&join_tokens::CREATE.method).unwrap();
+        let random = crate::random::Random::seeded(1);
+        let answer = serde_json::json!({"joinToken": {"id": "jt_1"}, "token": "bcjt_x"});
+        let out = SecretOut::prepare(&path, &random).unwrap();
+        let shown = keep_secret(&verb, answer.clone(), Some(out)).unwrap();
+        assert_eq!(shown, serde_json::json!({"joinToken": {"id": "jt_1"}}));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "bcjt_x\n");
+        let out = SecretOut::prepare(&path, &random).unwrap();
+        assert!(matches!(keep_secret(&verb, shown, Some(out)), Err(Failure::NoSecret(_))));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "bcjt_x\n", "the old file stays");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+    }
+}

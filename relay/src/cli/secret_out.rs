@@ -1,0 +1,54 @@
+//! A file for a secret that is shown once: made before it is asked for, mode 0600, and there whole or not at all.
+
+use crate::random::Random;
+use shared::hex;
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+/// A file that waits for its secret. Without one nothing is left behind.
+pub(super) struct SecretOut {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+}
+
+impl SecretOut {
+    /// Makes a file beside `path`, for its owner only.
+    ///
+    /// # Errors
+    /// There is no room for it, or `path` names no file.
+    pub(super) fn prepare(path: &Path, random: &Random) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}", hex::encode(&random.bytes::<8>())));
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        Ok(Self { path: path.to_owned(), temporary, file })
+    }
+
+    /// Where the secret will be.
+    #[must_use]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the secret, one line, in place of what was there.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) fn finish(mut self, secret: &str) -> io::Result<()> {
+        self.file.write_all(secret.as_bytes())?;
+        self.file.write_all(b"\n")?;
+        self.file.sync_all()?;
+        fs::rename(&self.temporary, &self.path)
+    }
+}
+
+impl Drop for SecretOut {
+    fn drop(&mut self) {
+        // Gone already where it was renamed.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}

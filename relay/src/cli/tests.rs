@@ -1,0 +1,234 @@
+//! The command line against the whole method table: every row has a verb, every flag is its own, and what is
+//! parsed is what a method takes.
+
+use super::{input::Surroundings, verbs::Form, *};
+use crate::api::validate::InputSchema;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn rows() -> Vec<Method> {
+    use shared::api::*;
+    vec![
+        join_tokens::CREATE.method,
+        join_tokens::LIST.method,
+        join_tokens::REVOKE.method,
+        node::JOIN.method,
+        node::RENEW.method,
+        node::HEARTBEAT.method,
+        node::SECRETS.method,
+        nodes::LIST.method,
+        nodes::GET.method,
+        nodes::BAN.method,
+        nodes::UNBAN.method,
+        nodes::RELEASE.method,
+        pools::CREATE.method,
+        pools::GET.method,
+        pools::LIST.method,
+        pools::UPDATE.method,
+        pools::DELETE.method,
+        projects::CREATE.method,
+        projects::GET.method,
+        projects::LIST.method,
+        projects::UPDATE.method,
+        projects::DELETE.method,
+        secrets::PUT.method,
+        secrets::LIST.method,
+        secrets::REMOVE.method,
+        sites::CREATE.method,
+        sites::GET.method,
+        sites::LIST.method,
+        sites::UPDATE.method,
+        sites::DELETE.method,
+        tenants::CREATE.method,
+        tenants::GET.method,
+        tenants::LIST.method,
+        tenants::UPDATE.method,
+        tenants::DELETE.method,
+    ]
+}
+
+fn verbs() -> Vec<Verb> {
+    verbs_of(&rows()).unwrap()
+}
+
+fn parse(line: &str) -> Result<(Value, Option<String>), String> {
+    let verbs = verbs();
+    let words = ["relay"].into_iter().chain(line.split(' ')).map(str::to_owned);
+    let matches = tree::command(&verbs).try_get_matches_from(words).map_err(|error| error.to_string())?;
+    let (group, flags) = matches.subcommand().unwrap();
+    let (name, flags) = flags.subcommand().unwrap();
+    let verb = verbs.iter().find(|verb| verb.group == group && verb.name == name).unwrap();
+    let mut around = Surroundings {
+        tenant: "acme".into(),
+        fresh_key: Box::new(|| "fresh".into()),
+        stdin: &mut "from stdin\n".as_bytes(),
+    };
+    let input = input::build(verb, flags, &mut around).map_err(|error| error.to_string())?;
+    Ok((input.body, input.idempotency_key))
+}
+
+fn body(line: &str) -> Value {
+    parse(line).unwrap_or_else(|error| panic!("{line}: {error}")).0
+}
+
+#[test]
+fn clap_finds_no_fault() {
+    tree::command(&verbs()).debug_assert();
+}
+
+#[test]
+fn every_operator_row_has_a_verb_of_its_own() {
+    let verbs = verbs();
+    assert_eq!(verbs.len(), rows().iter().filter(|row| row.for_operators()).count());
+    let names: BTreeSet<String> = verbs.iter().map(|verb| format!("{} {}", verb.group, verb.name)).collect();
+    assert_eq!(names.len(), verbs.len());
+    assert!(names.contains("join-tokens create") && names.contains("tenants list"));
+    for verb in &verbs {
+        assert!(!tree::FIXED.contains(&verb.group.as_str()), "{} is a fixed command", verb.group);
+        let (_, group, _) = verb.method.parts();
+        let same = verbs.iter().filter(|other| other.group == verb.group);
+        for other in same {
+            assert_eq!(
+                other.method.parts().1,
+                group,
+                "{} and {} share a name",
+                verb.method.name,
+                other.method.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_field_has_a_flag_of_its_own() {
+    for verb in verbs() {
+        let mut flags = BTreeSet::new();
+        for field in &verb.fields {
+            for flag in [Some(&field.flag), field.full_flag.as_ref()].into_iter().flatten() {
+                assert!(flags.insert(flag.clone()), "{}: --{flag} twice", verb.method.name);
+                assert!(!flag.contains(|c: char| c.is_uppercase()), "{flag}");
+            }
+            assert!(!field.help.is_empty(), "{} {}", verb.method.name, field.path);
+        }
+        for taken in ["relay", "token-file", "ca-file", "data-dir", "output", "help"] {
+            assert!(!flags.contains(taken), "{}: --{taken} is everybody's", verb.method.name);
+        }
+        assert!(verb.fields.iter().filter(|field| field.own).count() <= 1, "{}", verb.method.name);
+    }
+}
+
+/// A value that a field may have.
+fn sample(field: &verbs::Field) -> String {
+    match field.path.rsplit('.').next().unwrap() {
+        "tokenId" => format!("jt_{}", "0".repeat(26)),
+        "nodeId" => format!("nd_{}", "0".repeat(26)),
+        "cursor" => "will-be-left-out".into(),
+        "mac" => "00:1a:2b:3c:4d:5e".into(),
+        "gpuUuid" => "GPU-12345678".into(),
+        "productUuid" => "12345678".into(),
+        "ekSha256" => "a".repeat(64),
+        "bmcNetworks" => "10.0.0.0/8".into(),
+        _ if field.form == Form::Seconds => "1h".into(),
+        _ if field.form == Form::Integer => "7".into(),
+        _ if field.form == Form::Boolean => "true".into(),
+        _ if field.form == Form::SecretFile => "-".into(),
+        _ => field.choices.first().cloned().unwrap_or_else(|| "x".into()),
+    }
+}
+
+#[test]
+fn what_all_flags_of_a_row_say_the_relay_takes() {
+    for verb in verbs() {
+        let schema = InputSchema::compile(&verb.method).unwrap();
+        let line = |all: bool| {
+            let chosen = verb.fields.iter().filter(|field| field.path != "cursor" && (all || field.required));
+            let flags = chosen.map(|field| format!(" --{}={}", field.flag, sample(field)));
+            format!("{} {}{}", verb.group, verb.name, flags.collect::<String>())
+        };
+        for all in [true, false] {
+            // A change of nothing is refused: what must be there is an object that no flag has filled.
+            if !all && verb.method.name == "compute.pools.update" {
+                continue;
+            }
+            let body = body(&line(all));
+            let read = schema.read::<Value>(body.to_string().as_bytes());
+            assert!(read.is_ok(), "{}: {body}: {:?}", line(all), read.err());
+        }
+    }
+}
+
+#[test]
+fn what_must_be_there_is_asked_for_at_once() {
+    let error = parse("join-tokens create").unwrap_err();
+    assert!(error.contains("--pool") && error.contains("--ttl"), "{error}");
+    assert!(parse("nodes get --pool p").unwrap_err().contains("<NODE>"));
+    assert!(parse("nodes get nd_1 --node nd_1 --pool p").is_err());
+}
+
+#[test]
+fn a_token_to_mint() {
+    let short =
+        body("join-tokens create --pool gpu-a --ttl 1h30m --expect.mac 00:00:00:00:00:01 --allow-reclaim");
+    let expected = json!({
+        "tenantId": "acme", "poolId": "gpu-a", "ttlSeconds": 5400,
+        "expect": {"mac": "00:00:00:00:00:01"}, "allowReclaim": true, "idempotencyKey": "fresh",
+    });
+    assert_eq!(short, expected);
+    let full = "join-tokens create --tenant-id t --pool-id gpu-a --ttl-seconds 60 --allow-reclaim=false --idempotency-key k";
+    let expected = json!({"tenantId": "t", "poolId": "gpu-a", "ttlSeconds": 60, "allowReclaim": false, "idempotencyKey": "k"});
+    assert_eq!(body(full), expected);
+    assert!(parse("join-tokens create --pool p --ttl 1fortnight").unwrap_err().contains("duration"));
+    assert!(parse("join-tokens create --pool p --ttl 60 --hosted cloud").unwrap_err().contains("kubernetes"));
+}
+
+#[test]
+fn the_thing_itself_stands_without_a_flag() {
+    assert_eq!(body("nodes get nd_1 --pool p"), json!({"tenantId": "acme", "poolId": "p", "nodeId": "nd_1"}));
+    assert_eq!(body("join-tokens revoke jt_1 --pool p")["tokenId"], "jt_1");
+    assert_eq!(body("tenants create blue")["tenantId"], "blue");
+    assert_eq!(body("tenants get --tenant blue"), json!({"tenantId": "blue"}));
+    assert_eq!(body("projects get web"), json!({"tenantId": "acme", "projectId": "web"}));
+    assert!(parse("nodes list nd_1 --pool p").is_err());
+}
+
+#[test]
+fn lists_nested_members_and_secrets() {
+    let update = body("pools update gpu-a --policy.certificate-ttl 7d --policy.tpm.authority-admits=false");
+    assert_eq!(
+        update["policy"],
+        json!({"certificateTtlSeconds": 604_800, "tpm": {"authorityAdmits": false}})
+    );
+    let ban = body("nodes ban nd_1 --pool p --identifiers productUuid,serial");
+    assert_eq!(ban["identifiers"], json!(["productUuid", "serial"]));
+    assert_eq!(body("sites update s --bmc-networks=")["bmcNetworks"], json!([]));
+    let put = body("secrets put registry --pool p --value-file -");
+    assert_eq!((put["name"].as_str(), put["value"].as_str()), (Some("registry"), Some("from stdin\n")));
+    assert!(parse("secrets put registry --pool p --value hunter2").is_err(), "no secret in argv");
+    let absent = parse("secrets put registry --pool p --value-file /nonexistent/file").unwrap_err();
+    assert!(absent.contains("--value-file /nonexistent/file"), "{absent}");
+}
+
+#[test]
+fn every_list_has_columns_that_exist() {
+    use crate::api::schema::TypeSchema;
+    for row in rows().iter().filter(|row| row.for_operators() && row.parts().2.starts_with("list")) {
+        let schema = TypeSchema::of(row.output);
+        let (name, items) =
+            output::list_of(&schema).unwrap_or_else(|| panic!("{} answers no list", row.name));
+        let (_, columns) = output::COLUMNS.iter().find(|(list, _)| *list == name).unwrap();
+        for column in *columns {
+            assert!(items.at(column).is_some(), "{name} has no {column}");
+        }
+    }
+}
+
+#[test]
+fn pages_are_made_of_the_whole_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let verbs = verbs();
+    pages::man(tree::command(&verbs), folder.path()).unwrap();
+    assert!(folder.path().join("relay-join-tokens-create.1").exists());
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        assert!(pages::completion(tree::command(&verbs), shell).contains("join-tokens"), "{shell}");
+    }
+}

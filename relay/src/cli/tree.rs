@@ -1,0 +1,225 @@
+//! The command line as clap knows it: the fixed commands, and a command for each group of the method table.
+
+use super::{
+    humane,
+    input::OWN,
+    output::Format,
+    verbs::{Field, Form, Verb},
+};
+use crate::config::KEYS;
+use clap::{
+    Arg, ArgAction, Command, ValueHint,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+    value_parser,
+};
+use std::collections::BTreeMap;
+
+/// The ids of the arguments that say where the relay is and how to answer.
+pub(super) mod ids {
+    /// Where settings are.
+    pub(crate) const CONFIG: &str = "config file";
+    /// The relay's address.
+    pub(crate) const RELAY: &str = "relay address";
+    /// The file of the credential.
+    pub(crate) const TOKEN_FILE: &str = "token file";
+    /// The file of the CA.
+    pub(crate) const CA_FILE: &str = "ca file";
+    /// The folder of a relay on this machine.
+    pub(crate) const LOCAL: &str = "local relay";
+    /// How to answer.
+    pub(crate) const OUTPUT: &str = "output format";
+    /// Where a secret of the answer goes.
+    pub(crate) const SECRET_OUT: &str = "secret out";
+}
+
+/// Commands that are no groups of the table.
+#[cfg(test)]
+pub(super) const FIXED: &[&str] =
+    &["serve", "migrate", "doctor", "ca", "completion", "man", "reference", "help"];
+
+/// The whole command line.
+#[must_use]
+pub(super) fn command(verbs: &[Verb]) -> Command {
+    let mut groups: BTreeMap<&str, Vec<&Verb>> = BTreeMap::new();
+    for verb in verbs {
+        groups.entry(&verb.group).or_default().push(verb);
+    }
+    Command::new("relay")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Admits machines to pools and names them by certificates")
+        .long_about(
+            "Admits machines to pools and names them by certificates.\n\n`relay serve` is the server; `relay <group> \
+             <method>` asks a running one.",
+        )
+        .after_help(
+            "Exit codes: 0 ok, 1 refused, 2 usage, 3 unauthenticated, 4 not found, 75 try again.\n\nA running relay \
+             is found by --relay, --token-file and --ca-file, by RELAY_RELAY (or RELAY_URL), RELAY_TOKEN_FILE and \
+             RELAY_CA_FILE, or, for one on this machine, by --data-dir (or RELAY_DATA_DIR).",
+        )
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(fixed())
+        .subcommands(groups.into_iter().map(|(name, verbs)| group(name, &verbs)))
+}
+
+fn fixed() -> Vec<Command> {
+    let shells = PossibleValuesParser::new(["bash", "zsh", "fish"]);
+    vec![
+        with_settings(Command::new("serve").about("Run the relay")),
+        with_settings(Command::new("migrate").about("Bring the store's schema up to this version and end")),
+        ca(),
+        Command::new("completion")
+            .about("Print the completion script of a shell")
+            .arg(Arg::new("shell").required(true).value_parser(shells).help("The shell")),
+        Command::new("man")
+            .about("Write the man pages into a folder")
+            .arg(folder("The folder, made if absent")),
+        Command::new("reference")
+            .hide(true)
+            .about("Write api.md and openapi.json")
+            .arg(folder("The folder").long("write").required(true)),
+    ]
+}
+
+fn ca() -> Command {
+    Command::new("ca")
+        .about("Show and rotate the certificate authority")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(with_settings(
+            Command::new("pin").about("Print the pin of the platform's root: what bcd is given as --ca-pin"),
+        ))
+}
+
+fn with_settings(command: Command) -> Command {
+    let config = Arg::new(ids::CONFIG)
+        .long("config")
+        .value_name("FILE")
+        .value_hint(ValueHint::FilePath)
+        .help("The settings [default: /etc/relay/relay.toml if there is one]");
+    let flags = KEYS.iter().map(|key| {
+        let hint = match key.value {
+            "DIR" => ValueHint::DirPath,
+            "FILE" => ValueHint::FilePath,
+            _ => ValueHint::Other,
+        };
+        Arg::new(key.name).long(key.flag()).value_name(key.value).value_hint(hint).help(format!(
+            "{} ({})",
+            key.help,
+            key.env()
+        ))
+    });
+    command.arg(config).args(flags)
+}
+
+fn folder(help: &'static str) -> Arg {
+    Arg::new("folder").value_name("DIR").value_hint(ValueHint::DirPath).required(true).help(help)
+}
+
+fn output() -> Arg {
+    Arg::new(ids::OUTPUT)
+        .short('o')
+        .long("output")
+        .value_name("FORMAT")
+        .value_parser(
+            PossibleValuesParser::new(["table", "wide", "json", "yaml"])
+                .try_map(|text| text.parse::<Format>()),
+        )
+        .help("How to answer [default: lists as a table, single things as YAML]")
+}
+
+fn group(name: &str, verbs: &[&Verb]) -> Command {
+    Command::new(name.to_owned())
+        .about(format!("Methods of {}", name.replace('-', " ")))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(verbs.iter().map(|verb| method(verb)))
+}
+
+fn method(verb: &Verb) -> Command {
+    let mut args: Vec<Arg> = verb.fields.iter().map(flag).collect();
+    args.extend(verb.fields.iter().filter(|field| field.own).map(own));
+    args.extend(secret_out(verb));
+    Command::new(verb.name.clone())
+        .about(verb.method.summary)
+        .after_help(format!("Calls {}: {}", verb.method.name, verb.method.access.describe()))
+        .args(args)
+        .args(connection())
+}
+
+fn flag(field: &Field) -> Arg {
+    let arg = Arg::new(field.path.clone()).long(field.flag.clone()).help(field.help.clone());
+    let arg = match &field.full_flag {
+        Some(full) => arg.visible_alias(full.clone()),
+        None => arg,
+    };
+    let value_name = field.flag.rsplit(['.', '-']).next().unwrap_or_default().to_uppercase();
+    let arg = match field.form {
+        Form::Boolean => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_name("true|false")
+            .value_parser(value_parser!(bool)),
+        Form::Integer => arg.value_name("N").value_parser(value_parser!(i64)),
+        Form::Seconds => arg.value_name("DURATION").value_parser(humane::parse_seconds),
+        Form::List => arg.value_name(value_name).action(ArgAction::Append).value_delimiter(','),
+        Form::SecretFile => arg.value_name("FILE").value_hint(ValueHint::FilePath),
+        Form::Text | Form::Tenant | Form::IdempotencyKey => arg.value_name(value_name),
+    };
+    let words = matches!(field.form, Form::Text) && !field.choices.is_empty();
+    let arg = if words { arg.value_parser(PossibleValuesParser::new(field.choices.clone())) } else { arg };
+    // The thing itself may stand without a flag.
+    arg.required(field.required && !field.own)
+}
+
+fn own(field: &Field) -> Arg {
+    Arg::new(OWN)
+        .value_name(field.flag.to_uppercase())
+        .help(format!("{}; the same as --{}", field.help, field.flag))
+        .conflicts_with(field.path.clone())
+        .required_unless_present(field.path.clone())
+}
+
+fn secret_out(verb: &Verb) -> Option<Arg> {
+    let name = verb.secrets.first()?;
+    Some(
+        Arg::new(ids::SECRET_OUT)
+            .long(format!("{name}-out"))
+            .value_name("FILE")
+            .value_hint(ValueHint::FilePath)
+            .help(format!("Write the {name} into this file, mode 0600, instead of showing it")),
+    )
+}
+
+fn connection() -> Vec<Arg> {
+    let heading = "The relay";
+    let file = |id, long, help| {
+        Arg::new(id)
+            .long(long)
+            .value_name("FILE")
+            .value_hint(ValueHint::FilePath)
+            .help(help)
+            .help_heading(heading)
+    };
+    vec![
+        Arg::new(ids::RELAY)
+            .long("relay")
+            .value_name("URL")
+            .help("Its address, https://host:port (RELAY_RELAY, else RELAY_URL)")
+            .help_heading(heading),
+        file(ids::TOKEN_FILE, "token-file", "A file with the credential to show (RELAY_TOKEN_FILE)"),
+        file(
+            ids::CA_FILE,
+            "ca-file",
+            "The only CA certificates to trust, PEM (RELAY_CA_FILE) [default: the system's]",
+        ),
+        Arg::new(ids::LOCAL)
+            .long("data-dir")
+            .value_name("DIR")
+            .value_hint(ValueHint::DirPath)
+            .help("A relay on this machine: takes from its folder what is not given: address, CA and the bootstrap admin credential (RELAY_DATA_DIR)")
+            .help_heading(heading),
+        output(),
+    ]
+}

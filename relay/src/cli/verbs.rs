@@ -1,0 +1,197 @@
+//! The operator verbs: one for each method that people and services call, with its flags, from the table alone.
+
+use crate::api::schema::{Node, Shape, TypeSchema};
+use serde_json::Value;
+use shared::api::Method;
+
+/// A verb: `relay <group> <name>`.
+pub(super) struct Verb {
+    /// The row.
+    pub(super) method: Method,
+    /// `join-tokens`.
+    pub(super) group: String,
+    /// `create`.
+    pub(super) name: String,
+    /// The input's fields.
+    pub(super) fields: Vec<Field>,
+    /// The members of the answer that nobody else may see, `token`.
+    pub(super) secrets: Vec<String>,
+}
+
+/// A field of the input, as a flag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// Its path in the input, members joined by dots.
+    pub(super) path: String,
+    /// The flag, without its dashes; the short form where there is one.
+    pub(super) flag: String,
+    /// The flag in full, where `flag` is short for it.
+    pub(super) full_flag: Option<String>,
+    /// How its value is written.
+    pub(super) form: Form,
+    /// Whether the method is refused without it.
+    pub(super) required: bool,
+    /// Whether it names the very thing that the method is about, so that it may stand without a flag.
+    pub(super) own: bool,
+    /// The words that it must be one of.
+    pub(super) choices: Vec<String>,
+    /// One line for people.
+    pub(super) help: String,
+}
+
+/// How a flag's value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it is.
+    Text,
+    /// A number.
+    Integer,
+    /// `1h`, `30m`, or seconds.
+    Seconds,
+    /// No value for true; `=false`.
+    Boolean,
+    /// Several, by commas or repeated.
+    List,
+    /// The name of a file that holds it, or `-`.
+    SecretFile,
+    /// Made up unless given.
+    IdempotencyKey,
+    /// The caller's tenant unless given.
+    Tenant,
+}
+
+/// Groups of these modules are commands of their own name; others keep the module in front of theirs.
+const BARE_MODULES: &[&str] = &["compute", "iam", "infra"];
+
+impl Verb {
+    /// The verb of a row.
+    ///
+    /// # Errors
+    /// A field has a shape that no flag can say: a fault of the table.
+    pub(super) fn of(method: &Method) -> Result<Self, String> {
+        let (module, group, name) = method.parts();
+        let own = own_names(group);
+        let schema = TypeSchema::of(method.input);
+        let mut fields = Vec::new();
+        add_fields(schema.root(), "", true, &own, &mut fields)
+            .map_err(|path| format!("{}: {path} has a shape that no flag can say", method.name))?;
+        let answer = TypeSchema::of(method.output);
+        let secrets =
+            answer.root().members().into_iter().filter(|member| member.node.shape() == Shape::Secret);
+        let group =
+            if BARE_MODULES.contains(&module) { kebab(group) } else { format!("{module}-{}", kebab(group)) };
+        let secrets = secrets.map(|member| member.name.to_owned()).collect();
+        Ok(Self { method: *method, group, name: kebab(name), fields, secrets })
+    }
+
+    /// The flag of a field that the relay calls by its path, for its errors.
+    #[must_use]
+    pub(super) fn flag_of(&self, path: &str) -> Option<String> {
+        let field = self.fields.iter().find(|field| field.path == path)?;
+        Some(format!("--{}", field.flag))
+    }
+}
+
+/// What the fields that name a group's own things may be called, the most likely first: `joinTokens` are named by
+/// `joinTokenId`, `tokenId` or `name`.
+fn own_names(group: &str) -> Vec<String> {
+    let single = group
+        .strip_suffix("ies")
+        .map_or_else(|| group.strip_suffix('s').unwrap_or(group).to_owned(), |stem| format!("{stem}y"));
+    let last_word = single.rfind(|c: char| c.is_ascii_uppercase()).map(|at| {
+        let (_, word) = single.split_at(at);
+        word.to_ascii_lowercase()
+    });
+    let mut names = vec![format!("{single}Id")];
+    names.extend(last_word.map(|word| format!("{word}Id")));
+    names.push("name".to_owned());
+    names
+}
+
+fn add_fields(
+    node: Node<'_>,
+    path: &str,
+    required: bool,
+    own: &[String],
+    fields: &mut Vec<Field>,
+) -> Result<(), String> {
+    let members = node.members();
+    let mine = own.iter().find(|name| members.iter().any(|member| member.name == **name));
+    for member in &members {
+        let here = if path.is_empty() { member.name.to_owned() } else { format!("{path}.{}", member.name) };
+        let required = required && member.required;
+        let own_field = path.is_empty() && required && mine.is_some_and(|name| name == member.name);
+        if member.node.shape() == Shape::Object {
+            add_fields(member.node, &here, required, &[], fields)?;
+            continue;
+        }
+        let form = form_of(&here, member.node, own_field).ok_or_else(|| here.clone())?;
+        fields.push(field(&here, member.node, form, required, own_field));
+    }
+    Ok(())
+}
+
+fn form_of(path: &str, node: Node<'_>, own: bool) -> Option<Form> {
+    match (path, node.shape()) {
+        ("idempotencyKey", Shape::Text) => Some(Form::IdempotencyKey),
+        ("tenantId", Shape::Text) if !own => Some(Form::Tenant),
+        (_, Shape::Integer) if path.ends_with("Seconds") => Some(Form::Seconds),
+        (_, Shape::Integer) => Some(Form::Integer),
+        (_, Shape::Boolean) => Some(Form::Boolean),
+        (_, Shape::Secret) => Some(Form::SecretFile),
+        (_, Shape::Text | Shape::Time) => Some(Form::Text),
+        (_, Shape::List) => (node.items()?.shape() == Shape::Text).then_some(Form::List),
+        (_, Shape::Object | Shape::Map | Shape::Other) => None,
+    }
+}
+
+fn field(path: &str, node: Node<'_>, form: Form, required: bool, own: bool) -> Field {
+    let full = if form == Form::SecretFile { format!("{}-file", kebab(path)) } else { kebab(path) };
+    let short = [("-id", true), ("-seconds", form == Form::Seconds)]
+        .into_iter()
+        .find_map(|(end, counts)| full.strip_suffix(end).filter(|_| counts).map(str::to_owned));
+    let from = if form == Form::List { node.items().unwrap_or(node) } else { node };
+    Field {
+        path: path.to_owned(),
+        full_flag: short.as_ref().map(|_| full.clone()),
+        flag: short.unwrap_or(full),
+        form,
+        required: required && !matches!(form, Form::IdempotencyKey | Form::Tenant),
+        own,
+        choices: from.choices().into_iter().map(str::to_owned).collect(),
+        help: help(node, form),
+    }
+}
+
+fn help(node: Node<'_>, form: Form) -> String {
+    let text = node.description();
+    let text = text.trim_end_matches('.');
+    let bounds =
+        (node.keyword("minimum").and_then(Value::as_i64), node.keyword("maximum").and_then(Value::as_i64));
+    let more = match (form, bounds) {
+        (Form::Seconds, (Some(least), Some(most))) => {
+            format!(": such as 90s, 30m, 1h or 7d ({least}s to {most}s)")
+        }
+        (Form::Seconds, _) => ": such as 90s, 30m, 1h or 7d".to_owned(),
+        (Form::Integer, (Some(least), Some(most))) => format!(" ({least} to {most})"),
+        (Form::SecretFile, _) => ": a file that holds it to the byte, or - for standard input".to_owned(),
+        (Form::IdempotencyKey, _) => "; made up unless given".to_owned(),
+        (Form::Tenant, _) => " [default: RELAY_TENANT, else provider]".to_owned(),
+        (Form::List, _) => " (several by commas)".to_owned(),
+        _ => String::new(),
+    };
+    format!("{text}{more}")
+}
+
+/// `joinTokens` as `join-tokens`; dots stay.
+#[must_use]
+pub(super) fn kebab(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 4);
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            out.push('-');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
