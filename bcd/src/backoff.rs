@@ -5,7 +5,7 @@ use std::time::Duration;
 const FIRST_SECONDS: u64 = 1;
 const MAX_SECONDS: u64 = 300;
 /// What a relay may ask for at most.
-const MAX_ASKED: Duration = Duration::from_secs(3600);
+pub const MAX_ASKED: Duration = Duration::from_secs(3600);
 
 /// How many attempts in a row have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! standard error.
 
 use crate::{
-    backoff::Backoff,
+    backoff::{Backoff, MAX_ASKED},
     config::{
         self, InvalidSettings, Settings,
         fragment::{Fragment, TOKEN_VARIABLE, Value, unknown_variables},
@@ -327,7 +327,7 @@ async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Fai
         }
         let dice = fraction(&*node.host);
         let pause = match failure.exit {
-            Exit::Waiting => failure.retry_after.unwrap_or_default().max(Duration::from_secs(1)),
+            Exit::Waiting => failure.retry_after.unwrap_or_default().clamp(Duration::from_secs(1), MAX_ASKED),
             _ => backoff.fail(dice, failure.retry_after),
         };
         tracing::warn!(again_in_seconds = pause.as_secs(), "{failure}");

@@ -20,7 +20,11 @@ use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use serde::{Serialize, de::DeserializeOwned};
-use shared::{api::Op, problem::Problem, secret::Secret};
+use shared::{
+    api::{Op, node::SECRETS},
+    problem::Problem,
+    secret::Secret,
+};
 use std::{future::Future, io, path::PathBuf, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -29,8 +33,9 @@ use tokio_rustls::TlsConnector;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most bytes of an answer: 100 secrets of 16 KiB, escaped.
-const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+/// The most bytes of an answer; that of the secrets has up to 100 of 16 KiB, escaped.
+const MAX_ANSWER_BYTES: usize = 256 * 1024;
+const MAX_SECRETS_BYTES: usize = 4 * 1024 * 1024;
 
 /// Why a call came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -181,8 +186,9 @@ impl Client {
     ) -> Result<O, CallError> {
         let body = serde_json::to_vec(input).map(Bytes::from).unwrap_or_default();
         let path = op.method.path();
+        let limit = if op.method.name == SECRETS.method.name { MAX_SECRETS_BYTES } else { MAX_ANSWER_BYTES };
         if let Some(kept) = self.kept.take().filter(|kept| !kept.is_closed()) {
-            match self.exchange(kept, &path, body.clone(), token).await {
+            match self.exchange(kept, &path, body.clone(), token, limit).await {
                 // Nobody has read the request, or the relay closed the connection while it was under way; every call
                 // of the node plane is safe to send again.
                 Err(CallError::Http(error)) if !error.is_timeout() => {
@@ -192,7 +198,7 @@ impl Client {
             }
         }
         let fresh = self.connect().await?;
-        self.exchange(fresh, &path, body, token).await
+        self.exchange(fresh, &path, body, token, limit).await
     }
 
     async fn exchange<O: DeserializeOwned>(
@@ -201,12 +207,13 @@ impl Client {
         path: &str,
         body: Bytes,
         token: Option<&Secret>,
+        limit: usize,
     ) -> Result<O, CallError> {
         let request = self.request(path, body, token)?;
         let (status, retry_after, body) = self
             .in_time("the answer of", ANSWER_TIMEOUT, async {
                 sender.ready().await?;
-                collect(sender.send_request(request).await?).await
+                collect(sender.send_request(request).await?, limit).await
             })
             .await?;
         self.kept = Some(sender);
@@ -291,7 +298,7 @@ impl Client {
 
 type RawAnswer = (StatusCode, Option<Duration>, Bytes);
 
-async fn collect(response: Response<Incoming>) -> Result<RawAnswer, CallError> {
+async fn collect(response: Response<Incoming>, limit: usize) -> Result<RawAnswer, CallError> {
     let status = response.status();
     let retry_after = response
         .headers()
@@ -299,11 +306,11 @@ async fn collect(response: Response<Incoming>) -> Result<RawAnswer, CallError> {
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
     let odd = |what| CallError::Odd { status: status.as_u16(), what, retry_after };
-    let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await.map_err(|error| {
-        match error.downcast::<hyper::Error>() {
-            Ok(error) => CallError::Http(*error),
-            Err(_) => odd("longer than any answer"),
-        }
+    let body = Limited::new(response.into_body(), limit).collect().await.map_err(|error| match error
+        .downcast::<hyper::Error>(
+    ) {
+        Ok(error) => CallError::Http(*error),
+        Err(_) => odd("longer than any answer"),
     })?;
     Ok((status, retry_after, body.to_bytes()))
 }

@@ -125,9 +125,11 @@ impl Failure {
             (None, _) => Exit::Transient,
         };
         let details = problem.errors.iter().map(|error| format!("; {}: {}", error.field, error.message));
+        let message = format!("the relay refuses: {}{}", problem.detail, details.collect::<String>());
         Self {
             exit,
-            message: format!("the relay refuses: {}{}", problem.detail, details.collect::<String>()),
+            // It ends up on terminals and in journals.
+            message: message.replace(char::is_control, " "),
             retry_after,
             code: Some(problem.code),
         }

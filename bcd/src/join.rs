@@ -44,13 +44,11 @@ pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure>
 #[must_use]
 pub fn describe(waiting: &Waiting) -> String {
     format!(
-        "join request {} waits for a person ({}); to approve it: relay compute join-requests approve --tenant-id {} \
-         --pool-id {} --join-request-id {}",
-        waiting.join_request_id,
+        "join request {id} waits for a person ({}); to approve it: relay join-requests approve {id} --tenant {} --pool {}",
         waiting.reasons.join(", "),
         waiting.tenant_id,
         waiting.pool_id,
-        waiting.join_request_id
+        id = waiting.join_request_id,
     )
 }
 

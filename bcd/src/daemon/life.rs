@@ -1,7 +1,7 @@
 //! What the daemon does next, when, and what it makes of the outcome.
 
 use crate::{
-    backoff::Backoff,
+    backoff::{Backoff, MAX_ASKED},
     config::Settings,
     failure::{Exit, Failure},
     heartbeat::{self, Identities},
@@ -80,7 +80,7 @@ impl Life {
         };
         if let State::Waiting(waiting) = &life.node.stored.state {
             // A restart asks for nothing that is not due.
-            life.join.at = life.boot_at(waiting.retry_at);
+            life.join.at = life.boot_at(waiting.retry_at).min(life.node.host.boot() + MAX_ASKED);
         }
         life.revive();
         life
@@ -134,11 +134,8 @@ impl Life {
                 // A deferral is an answer: it says itself when to ask again.
                 let wait = if failure.exit == Exit::Waiting {
                     due.backoff.succeed();
-                    failure
-                        .retry_after
-                        .unwrap_or_default()
-                        .mul_f64(1.0 + dice / 10.0)
-                        .max(Duration::from_secs(1))
+                    let asked = failure.retry_after.unwrap_or_default().min(MAX_ASKED);
+                    asked.mul_f64(1.0 + dice / 10.0).max(Duration::from_secs(1))
                 } else {
                     due.backoff.fail(dice, failure.retry_after)
                 };

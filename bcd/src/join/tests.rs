@@ -261,3 +261,13 @@ async fn a_certificate_for_another_key_is_not_taken() {
     assert!(failure.message.contains("another key"), "{failure}");
     assert_eq!(node.stored.state.name(), "new");
 }
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    relay.refuse(Problem::new(Code::Internal, "x".repeat(300_000)));
+    let failure = fails(&mut node).await;
+    assert_eq!(failure.exit, Exit::Transient);
+    assert!(failure.message.contains("longer than any answer"), "{failure}");
+}
