@@ -1,0 +1,139 @@
+//! The built program by its command line: what each command prints, and with which code it ends, without any relay.
+#![forbid(unsafe_code)]
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+/// bcd in an empty environment, with its files of settings under this folder.
+fn bcd(root: &Path, arguments: &[&str]) -> Output {
+    command(root, arguments).output().unwrap()
+}
+
+fn command(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bcd"));
+    command.env_clear().args(arguments).arg("--config-root").arg(root);
+    command.arg("--state-dir").arg(root.join("state"));
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Its exit code and what it says to people.
+fn fails(root: &Path, arguments: &[&str]) -> (i32, String) {
+    let output = bcd(root, arguments);
+    (output.status.code().unwrap(), text(&output.stderr))
+}
+
+fn write(root: &Path, path: &str, content: &[u8]) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn identity_prints_the_tables_of_a_folder_and_needs_nothing_else() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "dmi/smbios_entry_point", include_bytes!("../testdata/dmi/entry.32"));
+    write(root.path(), "dmi/DMI", include_bytes!("../testdata/dmi/DMI.32"));
+    let dmi = root.path().join("dmi").display().to_string();
+    let output = bcd(root.path(), &["identity", "--json", "--dmi-dir", &dmi, "--net-dir", "/nonexistent"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["productUuid"], "00112233-4455-6677-8899-aabbccddeeff");
+    assert_eq!((json["serial"].as_str(), json["macs"].as_array().unwrap().len()), (Some("SN-0042"), 0));
+    assert!(json.get("tpm").is_none());
+    let output = bcd(root.path(), &["identity", "--dmi-dir", &dmi]);
+    assert!(text(&output.stdout).contains("SN-0042") && output.status.success());
+    assert!(!root.path().join("state").exists(), "it leaves no trace");
+}
+
+#[test]
+fn settings_are_shown_with_their_origin_and_the_token_is_not() {
+    let root = tempfile::tempdir().unwrap();
+    write(root.path(), "etc/bcd/bcd.toml", b"relay = 'https://a.example'\nlog = 'warn'\n");
+    let mut command = command(root.path(), &["config", "show", "--origin", "--log", "error"]);
+    let output = command.env("BCD_JOIN_TOKEN", "bcjt_hush").env("BCD_TPM", "off").output().unwrap();
+    let shown = text(&output.stdout);
+    for line in [
+        format!("relay = \"https://a.example\"  # {}", root.path().join("etc/bcd/bcd.toml").display()),
+        "log = \"error\"  # flag".to_owned(),
+        "tpm = \"off\"  # environment".to_owned(),
+        "# a join token is in BCD_JOIN_TOKEN (not shown)".to_owned(),
+    ] {
+        assert!(shown.contains(&line), "{line}: {shown}");
+    }
+    assert!(!shown.contains("hush"));
+}
+
+#[test]
+fn a_check_says_everything_that_is_wrong() {
+    let root = tempfile::tempdir().unwrap();
+    let good = bcd(root.path(), &["config", "check"]);
+    assert_eq!(good.status.code(), Some(0));
+    write(root.path(), "etc/bcd/bcd.toml.d/1.toml", b"tpm = 'maybe'\nrelay = 'http://x'\n");
+    let (code, said) = fails(root.path(), &["config", "check"]);
+    assert_eq!(code, 64);
+    assert!(said.contains("1.toml: tpm must") && said.contains("relay must"), "{said}");
+    write(root.path(), "etc/bcd/bcd.toml.d/2.toml", b"token = 'bcjt_hush'\n");
+    let (code, said) = fails(root.path(), &["join"]);
+    assert!(code == 64 && said.contains("2.toml") && !said.contains("hush"), "{said}");
+}
+
+#[test]
+fn every_way_to_be_short_of_something_has_its_code_and_label() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let relay = ["--relay", "https://127.0.0.1:9"];
+    let pin = format!("sha256:{}", "00".repeat(32));
+    let with = |more: &[&'static str]| [&["join"], &relay[..], more].concat();
+    for (arguments, code, label) in [
+        (vec!["join"], 64, "(final"),
+        (with(&[]), 64, "(final"),
+        (with(&["--ca-file", "/nonexistent"]), 14, "(transient"),
+        (with(&["--ca-pin", "x"]), 64, "(final"),
+    ] {
+        let (ended, said) = fails(root, &arguments);
+        assert!(ended == code && said.contains(label), "{arguments:?}: {ended} {said}");
+    }
+    let pinned = [&["join", "--ca-pin", &pin], &relay[..]].concat();
+    let (code, said) = fails(root, &pinned);
+    assert!(code == 12 && said.contains("no join token"), "{said}");
+    let (code, said) = fails(root, &[&pinned[..], &["--tpm", "required"]].concat());
+    assert!(code == 20 && said.contains("tpm"), "{said}");
+    let (code, _) = fails(root, &["join", "--no-such-flag"]);
+    assert_eq!(code, 64);
+    let mut command = command(root, &pinned);
+    let output = command.env("BCD_JOIN_TOKEN", "bcjt_hush.hush").output().unwrap();
+    assert_eq!(output.status.code(), Some(12));
+    assert!(!text(&output.stderr).contains("hush"));
+}
+
+#[test]
+fn status_and_reset_work_without_a_daemon() {
+    let root = tempfile::tempdir().unwrap();
+    let status = || {
+        let output = bcd(root.path(), &["status", "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        json["state"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(status(), "new");
+    let banned =
+        br#"{"version":1,"state":"final","exit":15,"message":"banned","since":"2026-01-02T03:04:05.678Z"}"#;
+    write(root.path(), "state/state.json", banned);
+    write(root.path(), "state/node.key", b"key");
+    assert_eq!(status(), "final");
+    let text = text(&bcd(root.path(), &["status"]).stdout);
+    assert!(text.contains("banned") && text.contains("bcd reset"), "{text}");
+    assert!(bcd(root.path(), &["reset", "--keep-key"]).status.success());
+    assert_eq!(status(), "new");
+    assert!(root.path().join("state/node.key").exists());
+    assert!(bcd(root.path(), &["reset"]).status.success());
+    assert!(!root.path().join("state/node.key").exists());
+    write(root.path(), "state/state.json", br#"{"version":9,"state":"beyond"}"#);
+    let (code, said) = fails(root.path(), &["status"]);
+    assert!(code == 1 && said.contains("version 9"), "{said}");
+}
