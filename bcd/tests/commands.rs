@@ -1,5 +1,6 @@
 //! The built program by its command line: what each command prints, and with which code it ends, without any relay.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail as a test does: by a panic")]
 
 use std::{
     fs,
