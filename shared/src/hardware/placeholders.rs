@@ -1,8 +1,8 @@
 //! The values that vendors leave at their default: one table, each row with the source it was seen in.
 //!
 //! Compared after folding: lower case, only letters and digits left. A value of one repeated character (zeros, F, X)
-//! is a placeholder by rule and needs no row. A row is a whole value, never a part of one: a real serial may well
-//! contain `1234`.
+//! is a placeholder by rule and needs no row, up to [`LONGEST_FILLER`]. A row is a whole value, never a part of one: a
+//! real serial may well contain `1234`.
 
 /// What kind of value a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,9 @@ const DMIDECODE: &str = "dmidecode and sysfs, words printed for a value that is 
 const ASUS: &str = "lshw and dmidecode reports of ASUS boards (P4C800, P5V, A8N) in public bug trackers";
 const GENERIC: &str = "serials that GLPI's FusionInventory and similar servers refuse to merge machines by";
 const AGENTS: &str = "in the filter lists of several public inventory agents (surveyed in 2026)";
+
+/// The longest value of one repeated character that is a default, in bytes: SMBIOS before 2.7 limits strings to 64.
+const LONGEST_FILLER: usize = 64;
 
 /// Every known default value.
 pub const PLACEHOLDERS: &[Placeholder] = &[
@@ -146,7 +149,7 @@ pub(super) fn is_placeholder(kind: PlaceholderKind, value: &str) -> bool {
     let folded = fold(value);
     folded.is_empty()
         || PLACEHOLDERS.iter().any(|row| row.kind == kind && row.folded == folded)
-        || (folded.len() > 1 && one_character(&folded))
+        || ((2..=LONGEST_FILLER).contains(&folded.len()) && one_character(&folded))
 }
 
 /// Lower case, letters and digits only.
