@@ -92,7 +92,7 @@ pub fn not_found(what: &str) -> Problem {
 /// Decides.
 #[must_use]
 pub fn may(grants: &[Grant], action: Action, resource: Resource<'_>) -> Decision {
-    if !grants.iter().any(|grant| sees(grant, resource)) {
+    if !may_see(grants, resource) {
         return Decision::Hidden;
     }
     if grants.iter().any(|grant| allows(grant, action, resource)) { Decision::Allow } else { Decision::Deny }
@@ -101,7 +101,9 @@ pub fn may(grants: &[Grant], action: Action, resource: Resource<'_>) -> Decision
 /// Whether the caller may know that it exists.
 #[must_use]
 pub fn may_see(grants: &[Grant], resource: Resource<'_>) -> bool {
-    grants.iter().any(|grant| sees(grant, resource))
+    // Everybody may list sites, and knows that there is an installation.
+    let open = matches!(resource, Resource::Platform | Resource::Site { .. } | Resource::NewSite { .. });
+    open || grants.iter().any(|grant| sees(grant, resource))
 }
 
 fn allows(grant: &Grant, action: Action, resource: Resource<'_>) -> bool {
@@ -148,7 +150,6 @@ fn decider(resource: Resource<'_>) -> Option<&str> {
 fn sees(grant: &Grant, resource: Resource<'_>) -> bool {
     let reads = |tenant: &str, own: &str, role: TenantRole| tenant == own && role >= TenantRole::Viewer;
     match (resource, grant) {
-        // Every login may list sites, and knows that there is an installation.
         (Resource::Platform | Resource::Site { .. } | Resource::NewSite { .. }, _)
         | (_, Grant::Admin { .. }) => true,
         (Resource::Tenant { tenant }, Grant::Tenant { tenant_id, .. } | Grant::Project { tenant_id, .. }) => {
