@@ -100,14 +100,19 @@ pub async fn banned(
     tx.fetch_optional(BANNED, &claimed).await?.map(|row| row.parsed("node_id")).transpose()
 }
 
-/// Adds an identity to what a node's ban covers.
+/// Adds an identity to what a node's ban covers; says whether it was not covered before.
 ///
 /// # Errors
 /// The store's.
-pub async fn ban(tx: &mut Tx<'_>, site: &str, identity: &Identity, node: &NodeId) -> Result<(), StoreError> {
+pub async fn ban(
+    tx: &mut Tx<'_>,
+    site: &str,
+    identity: &Identity,
+    node: &NodeId,
+) -> Result<bool, StoreError> {
     let row =
         [site.into(), identity.kind.as_str().into(), identity.value.as_str().into(), node.as_str().into()];
-    tx.execute(INSERT_BAN, &row).await.map(drop)
+    Ok(tx.execute(INSERT_BAN, &row).await? == 1)
 }
 
 /// Ends all that a node's ban covers.

@@ -18,6 +18,7 @@ pub mod identities;
 pub mod join_tokens;
 pub mod meta;
 mod migrate;
+pub mod node_views;
 pub mod nodes;
 pub mod pools;
 pub mod projects;
@@ -29,6 +30,7 @@ pub mod tenants;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod token_views;
 mod tx;
 mod value;
 mod writer;
@@ -61,12 +63,14 @@ const FAMILIES: &[&[&str]] = &[
     join_tokens::STATEMENTS,
     meta::STATEMENTS,
     migrate::STATEMENTS,
+    node_views::STATEMENTS,
     nodes::STATEMENTS,
     pools::STATEMENTS,
     projects::STATEMENTS,
     secrets::STATEMENTS,
     sites::STATEMENTS,
     tenants::STATEMENTS,
+    token_views::STATEMENTS,
 ];
 
 /// Every statement that the relay runs, but for those that make the schema.
