@@ -2,10 +2,20 @@
 
 pub mod document;
 pub mod idempotency;
+pub mod join_tokens;
 pub mod node;
+pub mod nodes;
+pub mod pools;
+pub mod projects;
 pub mod reference;
 pub mod registry;
 pub mod schema;
+pub mod secrets;
+pub mod sites;
+mod steps;
+pub mod tenants;
+#[cfg(test)]
+mod tests;
 pub mod validate;
 
 use registry::Registry;
@@ -20,5 +30,36 @@ pub fn registry() -> Result<Registry, String> {
         .on(api::node::JOIN, node::join)?
         .on(api::node::RENEW, node::renew)?
         .on(api::node::HEARTBEAT, node::heartbeat)?
-        .on(api::node::SECRETS, node::secrets)
+        .on(api::node::SECRETS, node::secrets)?
+        .on(api::tenants::CREATE, tenants::create)?
+        .on(api::tenants::GET, tenants::get)?
+        .on(api::tenants::LIST, tenants::list)?
+        .on(api::tenants::UPDATE, tenants::update)?
+        .on(api::tenants::DELETE, tenants::delete)?
+        .on(api::projects::CREATE, projects::create)?
+        .on(api::projects::GET, projects::get)?
+        .on(api::projects::LIST, projects::list)?
+        .on(api::projects::UPDATE, projects::update)?
+        .on(api::projects::DELETE, projects::delete)?
+        .on(api::sites::CREATE, sites::create)?
+        .on(api::sites::GET, sites::get)?
+        .on(api::sites::LIST, sites::list)?
+        .on(api::sites::UPDATE, sites::update)?
+        .on(api::sites::DELETE, sites::delete)?
+        .on(api::pools::CREATE, pools::create)?
+        .on(api::pools::GET, pools::get)?
+        .on(api::pools::LIST, pools::list)?
+        .on(api::pools::UPDATE, pools::update)?
+        .on(api::pools::DELETE, pools::delete)?
+        .on(api::join_tokens::CREATE, join_tokens::create)?
+        .on(api::join_tokens::LIST, join_tokens::list)?
+        .on(api::join_tokens::REVOKE, join_tokens::revoke)?
+        .on(api::nodes::LIST, nodes::list)?
+        .on(api::nodes::GET, nodes::get)?
+        .on(api::nodes::BAN, nodes::ban)?
+        .on(api::nodes::UNBAN, nodes::unban)?
+        .on(api::nodes::RELEASE, nodes::release)?
+        .on(api::secrets::PUT, secrets::put)?
+        .on(api::secrets::LIST, secrets::list)?
+        .on(api::secrets::REMOVE, secrets::remove)
 }

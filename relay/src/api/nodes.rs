@@ -1,0 +1,206 @@
+//! compute/nodes: the machines of a pool, and the moves that people make with them.
+//!
+//! live → banned | released; banned → live | released; released is final. The same move again changes nothing and
+//! tells nobody.
+
+use super::{
+    pools::{DecidedBy, named},
+    steps::{News, announce, conflict, invalid_state, page, page_size},
+};
+use crate::{
+    auth::policy::not_found,
+    call::Call,
+    events::Kind,
+    facts::{Identity, IdentityKind},
+    fault::Fault,
+    join::identity::identities_of,
+    store::{Tx, identities, node_views, nodes as rows},
+};
+use serde_json::json;
+use shared::{
+    api::{
+        access::Action,
+        nodes::{BanNode, BannedIdentifier, GetNode, ListNodes, Node, NodeAnswer, NodeList, NodeState},
+    },
+    bounded::Label,
+    hardware::Machine,
+    id::NodeId,
+    problem::Problem,
+};
+
+/// compute/nodes/list: without the released ones unless told otherwise.
+///
+/// # Errors
+/// NOT_FOUND, PERMISSION_DENIED.
+pub async fn list(call: Call, input: ListNodes) -> Result<NodeList, Fault> {
+    let size = page_size(input.limit);
+    let store = &call.relay.store;
+    let read = store.read(call.method, (&call, &input), |tx, (call, input)| {
+        Box::pin(async move {
+            let name = (&input.tenant_id, &input.pool_id);
+            let pool = named(tx, call, name, Action::NodesRead, DecidedBy::PoolTenant).await?;
+            let after = input.cursor.as_ref().map_or("", |id| id.as_str());
+            let released_too = input.include_released.unwrap_or(false);
+            Ok::<_, Fault>(node_views::page(tx, &pool.pool_id, released_too, after, size + 1).await?)
+        })
+    });
+    let (nodes, cursor) = page(read.await?, size, |node| node.node_id.clone());
+    Ok(NodeList { nodes, cursor })
+}
+
+/// compute/nodes/get.
+///
+/// # Errors
+/// NOT_FOUND (also for a node of another pool), PERMISSION_DENIED.
+pub async fn get(call: Call, input: GetNode) -> Result<NodeAnswer, Fault> {
+    let store = &call.relay.store;
+    let show = store.read(call.method, (&call, &input), |tx, (call, input)| {
+        Box::pin(async move {
+            let name = (&input.tenant_id, &input.pool_id);
+            let pool = named(tx, call, name, Action::NodesRead, DecidedBy::PoolTenant).await?;
+            Ok::<_, Fault>(NodeAnswer { node: find(tx, &pool.pool_id, &input.node_id).await? })
+        })
+    });
+    show.await
+}
+
+/// compute/nodes/ban: the node and its key are refused from the next request on. Naming identifiers that an earlier ban
+/// did not cover adds them.
+///
+/// # Errors
+/// NOT_FOUND, PERMISSION_DENIED; INVALID_STATE for a released node.
+pub async fn ban(call: Call, input: BanNode) -> Result<NodeAnswer, Fault> {
+    let store = &call.relay.store;
+    store
+        .transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(shut_out(tx, call, input)))
+        .await
+}
+
+/// compute/nodes/unban: the node is live again, with its certificate as far as that still holds.
+///
+/// # Errors
+/// NOT_FOUND, PERMISSION_DENIED; CONFLICT if its identity is taken meanwhile; INVALID_STATE for a released node.
+pub async fn unban(call: Call, input: GetNode) -> Result<NodeAnswer, Fault> {
+    let store = &call.relay.store;
+    store
+        .transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(let_back(tx, call, input)))
+        .await
+}
+
+/// compute/nodes/release: the certificate ends and the identity is free, also of a banned node.
+///
+/// # Errors
+/// NOT_FOUND, PERMISSION_DENIED.
+pub async fn release(call: Call, input: GetNode) -> Result<NodeAnswer, Fault> {
+    let store = &call.relay.store;
+    store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(let_go(tx, call, input))).await
+}
+
+async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeAnswer, Fault> {
+    let target = GetNode {
+        tenant_id: input.tenant_id.clone(),
+        pool_id: input.pool_id.clone(),
+        node_id: input.node_id.clone(),
+    };
+    let (node, site) = held(tx, call, &target, Action::NodesBan).await?;
+    if node.state == NodeState::Released {
+        return Err(refused(&node, "banned"));
+    }
+    let covered = covered(&node, input.identifiers.as_deref().unwrap_or_default());
+    let mut added = false;
+    for identity in &covered {
+        added |= identities::ban(tx, &site, identity, &node.node_id).await?;
+    }
+    if node.state == NodeState::Banned && !added {
+        return Ok(NodeAnswer { node });
+    }
+    identities::free(tx, &node.node_id).await?;
+    let reason = input.reason.as_ref().map(Label::as_str);
+    node_views::ban(tx, &node.node_id, reason).await?;
+    let kinds: Vec<&str> = covered.iter().map(|identity| identity.kind.as_str()).collect();
+    let data = json!({"poolId": node.pool_id, "reason": reason, "covers": kinds});
+    announce(tx, call, news(Kind::NodeBanned, &node), data).await?;
+    Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
+}
+
+async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAnswer, Fault> {
+    let (node, site) = held(tx, call, input, Action::NodesBan).await?;
+    match node.state {
+        NodeState::Live => return Ok(NodeAnswer { node }),
+        NodeState::Released => return Err(refused(&node, "unbanned")),
+        NodeState::Banned => {}
+    }
+    for identity in identities_of(&Machine::judge(&node.identity), &node.key_sha256) {
+        if !identities::hold(tx, &site, &identity, &node.node_id).await? {
+            let detail = format!(
+                "The {} of node {} is held by another node now; release that one, or this one.",
+                identity.kind.as_str(),
+                node.node_id
+            );
+            return Err(conflict(detail));
+        }
+    }
+    identities::lift_ban(tx, &node.node_id).await?;
+    node_views::unban(tx, &node.node_id).await?;
+    announce(tx, call, news(Kind::NodeUnbanned, &node), json!({"poolId": node.pool_id})).await?;
+    Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
+}
+
+async fn let_go(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAnswer, Fault> {
+    let (node, _) = held(tx, call, input, Action::NodesRelease).await?;
+    if node.state == NodeState::Released {
+        return Ok(NodeAnswer { node });
+    }
+    identities::free(tx, &node.node_id).await?;
+    identities::lift_ban(tx, &node.node_id).await?;
+    node_views::release(tx, &node.node_id, call.now).await?;
+    announce(tx, call, news(Kind::NodeReleased, &node), json!({"poolId": node.pool_id})).await?;
+    Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
+}
+
+/// The named node, decided on and locked, and its site.
+async fn held(
+    tx: &mut Tx<'_>,
+    call: &Call,
+    input: &GetNode,
+    action: Action,
+) -> Result<(Node, String), Fault> {
+    let pool = named(tx, call, (&input.tenant_id, &input.pool_id), action, DecidedBy::PoolTenant).await?;
+    let locked = rows::lock(tx, &input.node_id).await?.filter(|node| node.pool_id == pool.pool_id);
+    let site = locked.ok_or_else(|| absent(&input.node_id))?.site_id;
+    Ok((find(tx, &pool.pool_id, &input.node_id).await?, site))
+}
+
+async fn find(tx: &mut Tx<'_>, pool_id: &str, id: &NodeId) -> Result<Node, Fault> {
+    Ok(node_views::find(tx, pool_id, id).await?.ok_or_else(|| absent(id))?)
+}
+
+fn absent(id: &NodeId) -> Problem {
+    not_found(&format!("node {id}"))
+}
+
+fn refused(node: &Node, move_: &str) -> Fault {
+    invalid_state(format!(
+        "The node {} is released, which is final: it can't be {move_}. Its machine may join anew with a token.",
+        node.node_id
+    ))
+}
+
+/// What a ban covers: the key, and the identifiers that are named. One that the node has no usable value of (none, or a
+/// vendor's default) covers nothing.
+fn covered(node: &Node, named: &[BannedIdentifier]) -> Vec<Identity> {
+    let machine = Machine::judge(&node.identity);
+    let mut covered = vec![Identity { kind: IdentityKind::Key, value: node.key_sha256.clone() }];
+    for name in named {
+        let (kind, claim) = match name {
+            BannedIdentifier::ProductUuid => (IdentityKind::ProductUuid, &machine.product_uuid),
+            BannedIdentifier::Serial => (IdentityKind::Serial, &machine.serial),
+        };
+        covered.extend(claim.usable().map(|value| Identity { kind, value: value.to_owned() }));
+    }
+    covered
+}
+
+fn news(kind: Kind, node: &Node) -> News<'_> {
+    News { kind, tenant: &node.tenant_id, subject: node.node_id.as_str() }
+}

@@ -1,0 +1,197 @@
+//! iam/tenants.
+
+use super::{
+    idempotency,
+    steps::{News, announce, conflict, invalid_state, page, page_size, permitted},
+};
+use crate::{
+    auth::{
+        Grant, Principal,
+        policy::{Resource, may, not_found},
+    },
+    call::Call,
+    events::Kind,
+    fault::Fault,
+    store::{StoreError, Tx, projects, tenants},
+};
+use serde_json::json;
+use shared::api::{
+    access::Action,
+    projects::Project,
+    tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
+};
+use std::collections::BTreeSet;
+
+/// iam/tenants/create: the tenant and its project `default`.
+///
+/// # Errors
+/// PERMISSION_DENIED; CONFLICT if the id is taken or was used before.
+pub async fn create(call: Call, input: CreateTenant) -> Result<TenantAnswer, Fault> {
+    let store = &call.relay.store;
+    store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(make(tx, call, input))).await
+}
+
+/// iam/tenants/get.
+///
+/// # Errors
+/// NOT_FOUND.
+pub async fn get(call: Call, input: GetTenant) -> Result<TenantAnswer, Fault> {
+    let store = &call.relay.store;
+    let show = store.read(call.method, (&call, &input), |tx, (call, input)| {
+        Box::pin(async move {
+            let id = input.tenant_id.as_str();
+            let found = tenants::find(tx, id).await?;
+            Ok::<_, Fault>(TenantAnswer { tenant: decide(call, found, id, Action::TenantsRead)? })
+        })
+    });
+    show.await
+}
+
+/// iam/tenants/list: those that the caller belongs to. An admin holds OWNER's actions in every tenant, so it is shown
+/// them all.
+///
+/// # Errors
+/// UNAUTHENTICATED.
+pub async fn list(call: Call, input: ListTenants) -> Result<TenantList, Fault> {
+    let size = page_size(input.limit);
+    let store = &call.relay.store;
+    let read = store
+        .read(call.method, (&call, &input), |tx, (call, input)| {
+            Box::pin(async move {
+                let after = input.cursor.as_ref().map_or("", |id| id.as_str());
+                let principal = call.principal()?;
+                if principal.grants.iter().any(|grant| matches!(grant, Grant::Admin { .. })) {
+                    return Ok::<_, Fault>(tenants::page(tx, after, size + 1).await?);
+                }
+                Ok(own(tx, principal, after, size).await?)
+            })
+        })
+        .await?;
+    let (tenants, cursor) = page(read, size, |tenant| tenant.tenant_id.clone());
+    Ok(TenantList { tenants, cursor })
+}
+
+/// iam/tenants/update: the display name.
+///
+/// # Errors
+/// NOT_FOUND, PERMISSION_DENIED.
+pub async fn update(call: Call, input: UpdateTenant) -> Result<TenantAnswer, Fault> {
+    let store = &call.relay.store;
+    store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(rename(tx, call, input))).await
+}
+
+/// iam/tenants/delete.
+///
+/// # Errors
+/// NOT_FOUND, PERMISSION_DENIED; INVALID_STATE for the provider tenant, the caller's own one, and one that has pools
+/// or sites.
+pub async fn delete(call: Call, input: GetTenant) -> Result<TenantAnswer, Fault> {
+    let store = &call.relay.store;
+    store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(remove(tx, call, input))).await
+}
+
+async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateTenant) -> Result<TenantAnswer, Fault> {
+    let grants = &call.principal()?.grants;
+    may(grants, Action::TenantsCreate, Resource::Platform)
+        .require(Action::TenantsCreate, "this installation")?;
+    if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
+        return Ok(answer);
+    }
+    let id = input.tenant_id.as_str();
+    let tenant = Tenant {
+        tenant_id: id.to_owned(),
+        display_name: input.display_name.as_ref().map_or(id, |name| name.as_str()).to_owned(),
+        created_at: call.now,
+    };
+    if !tenants::insert(tx, &tenant).await? {
+        // An equal request may have won since the look above.
+        let earlier = idempotency::replay(tx, call, &input.idempotency_key, input).await?;
+        return earlier.ok_or_else(|| {
+            conflict(format!("The tenant id {id} is taken or was used before; choose another."))
+        });
+    }
+    let project = Project {
+        tenant_id: tenant.tenant_id.clone(),
+        project_id: projects::DEFAULT.to_owned(),
+        display_name: projects::DEFAULT.to_owned(),
+        created_at: call.now,
+    };
+    if !projects::insert(tx, &project).await? {
+        return Err(StoreError::Race.into());
+    }
+    announce(tx, call, News { kind: Kind::TenantCreated, tenant: id, subject: id }, json!(tenant)).await?;
+    let answer = TenantAnswer { tenant };
+    idempotency::keep(tx, call, &input.idempotency_key, input, &answer).await?;
+    Ok(answer)
+}
+
+async fn rename(tx: &mut Tx<'_>, call: &Call, input: &UpdateTenant) -> Result<TenantAnswer, Fault> {
+    let id = input.tenant_id.as_str();
+    let found = tenants::lock(tx, id).await?;
+    let mut tenant = decide(call, found, id, Action::TenantsUpdate)?;
+    if tenant.display_name != input.display_name.as_str() {
+        input.display_name.as_str().clone_into(&mut tenant.display_name);
+        tenants::rename(tx, id, &tenant.display_name).await?;
+        announce(tx, call, News { kind: Kind::TenantUpdated, tenant: id, subject: id }, json!(tenant))
+            .await?;
+    }
+    Ok(TenantAnswer { tenant })
+}
+
+async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetTenant) -> Result<TenantAnswer, Fault> {
+    let id = input.tenant_id.as_str();
+    let found = tenants::lock(tx, id).await?;
+    let tenant = decide(call, found, id, Action::TenantsDelete)?;
+    if call.relay.provider_tenant == id {
+        return Err(invalid_state(format!("{id} is the provider's tenant: it stays with the installation.")));
+    }
+    if call.principal()?.tenant_id == id {
+        return Err(invalid_state(format!("{id} is your own tenant, which nobody deletes; ask an admin.")));
+    }
+    if let Some(held) = tenants::holds(tx, id).await? {
+        return Err(invalid_state(format!("The tenant {id} has {held}; delete them first.")));
+    }
+    tenants::delete(tx, id, call.now).await?;
+    announce(tx, call, News { kind: Kind::TenantDeleted, tenant: id, subject: id }, json!(tenant)).await?;
+    Ok(TenantAnswer { tenant })
+}
+
+fn decide(call: &Call, found: Option<Tenant>, id: &str, action: Action) -> Result<Tenant, Fault> {
+    let decision = may(&call.principal()?.grants, action, Resource::Tenant { tenant: id });
+    Ok(permitted(found, decision, action, &format!("tenant {id}"))?)
+}
+
+/// The tenants that grants name, one more than the page holds.
+async fn own(
+    tx: &mut Tx<'_>,
+    principal: &Principal,
+    after: &str,
+    size: i64,
+) -> Result<Vec<Tenant>, StoreError> {
+    let named: BTreeSet<&str> =
+        principal.grants.iter().filter_map(tenant_of).filter(|id| *id > after).collect();
+    let mut own = Vec::new();
+    for id in named {
+        if i64::try_from(own.len()).is_ok_and(|read| read > size) {
+            break;
+        }
+        own.extend(tenants::find(tx, id).await?);
+    }
+    Ok(own)
+}
+
+fn tenant_of(grant: &Grant) -> Option<&str> {
+    match grant {
+        Grant::Admin { .. } => None,
+        Grant::Tenant { tenant_id, .. } | Grant::Project { tenant_id, .. } => Some(tenant_id),
+    }
+}
+
+/// The tenant, which something is about to be put into, locked.
+///
+/// # Errors
+/// NOT_FOUND if it is absent.
+pub(super) async fn hold(tx: &mut Tx<'_>, id: &str) -> Result<Tenant, Fault> {
+    let found = tenants::lock(tx, id).await?;
+    Ok(found.ok_or_else(|| not_found(&format!("tenant {id}")))?)
+}

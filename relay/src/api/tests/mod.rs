@@ -1,0 +1,219 @@
+//! Stories over the operator's handlers, each on both databases, through the same pipeline as a request.
+
+mod join_tokens;
+mod nodes;
+mod pools;
+mod secrets;
+mod sites;
+mod tenants;
+
+use crate::{
+    api::{self, registry::Registry},
+    auth::{Grant, Principal},
+    ca::Authority,
+    call::{Call, Caller},
+    clock::Clock,
+    config,
+    context::Context,
+    first_start::{self, Beginning},
+    http::limits::Limits,
+    join::heartbeats::Heartbeats,
+    metrics::Metrics,
+    random::Random,
+    seal::{KeyRing, MasterKey},
+    store::{Store, testing},
+};
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use shared::{
+    api::access::{AdminRole, ProjectRole, TenantRole},
+    id::TokenId,
+    problem::{Code, Problem},
+    time::Timestamp,
+};
+use std::{net::IpAddr, sync::Arc};
+
+/// A relay without its edges. Beside what a first start makes it has the tenants `acme` and `other`, the projects `ml`
+/// and `web` of acme, acme's custom site `barn`, and on the platform's site the pools `gpu-a` (acme, ml) and `own`
+/// (provider).
+struct Desk {
+    relay: Arc<Context>,
+    registry: Registry,
+    clock: Clock,
+}
+
+/// Runs a story on both databases.
+async fn at_a_desk(story: impl AsyncFn(Desk)) {
+    testing::on_both_migrated(async |store| {
+        let desk = Desk::new(store).await;
+        desk.furnish().await;
+        story(desk).await;
+    })
+    .await;
+}
+
+impl Desk {
+    async fn new(store: Store) -> Self {
+        let clock = Clock::manual(Timestamp::parse("2026-01-02T03:04:05.678Z").unwrap());
+        let random = Random::seeded(7);
+        let keys = KeyRing::new(MasterKey::from_bytes(random.bytes().into()), Vec::new());
+        let trust_domain = "relay.test".parse().unwrap();
+        let beginning =
+            Beginning { trust_domain: &trust_domain, keys: &keys, random: &random, now: clock.now() };
+        let installation = first_start::ensure(&store, &beginning).await.unwrap();
+        let authority = Authority::open(&trust_domain, installation.authorities, &keys, &random).unwrap();
+        let relay = Arc::new(Context {
+            store,
+            clock: clock.clone(),
+            random,
+            ca: ArcSwap::from_pointee(authority),
+            keys,
+            limits: Limits::new(&limits()),
+            metrics: Metrics::default(),
+            heartbeats: Heartbeats::default(),
+            provider_tenant: installation.provider_tenant,
+        });
+        Self { relay, registry: api::registry().unwrap(), clock }
+    }
+
+    async fn furnish(&self) {
+        for tenant in ["acme", "other"] {
+            self.good(&root(), "iam.tenants.create", json!({"tenantId": tenant})).await;
+        }
+        for project in ["ml", "web"] {
+            self.good(&root(), "iam.projects.create", json!({"tenantId": "acme", "projectId": project}))
+                .await;
+        }
+        let barn = json!({"siteId": "barn", "ownerTenantId": "acme", "custom": true});
+        self.good(&root(), "compute.sites.create", barn).await;
+        for (pool, tenant, project) in [("gpu-a", "acme", "ml"), ("own", "provider", "default")] {
+            let pool = json!({"poolId": pool, "tenantId": tenant, "projectId": project, "siteId": "default"});
+            self.good(&root(), "compute.pools.create", pool).await;
+        }
+        self.relay
+            .store
+            .transact("forget", (), |tx, ()| Box::pin(tx.execute("DELETE FROM events", &[])))
+            .await
+            .unwrap();
+    }
+
+    /// Asks a method as `who`. A creation gets an idempotency key of its own unless the body has one.
+    async fn ask(&self, who: &Principal, method: &str, mut body: Value) -> Result<Value, Problem> {
+        let bound = self.registry.get(method).unwrap();
+        if method.ends_with(".create") && body.get("idempotencyKey").is_none() {
+            body["idempotencyKey"] = json!(shared::hex::encode(&self.relay.random.bytes::<16>()));
+        }
+        let call = Call {
+            relay: self.relay.clone(),
+            caller: Caller::Credential(Arc::new(who.clone())),
+            method: bound.method.name,
+            remote: IpAddr::from([192, 0, 2, 1]),
+            request_id: "req-1".to_owned(),
+            now: self.clock.now(),
+        };
+        match bound.run(call, Bytes::from(body.to_string())).await {
+            Ok(answer) => Ok(serde_json::from_slice(&answer).unwrap()),
+            Err(fault) => Err(fault.into_problem(bound.method.name, "req-1")),
+        }
+    }
+
+    /// The answer to what must succeed.
+    async fn good(&self, who: &Principal, method: &str, body: Value) -> Value {
+        let answer = self.ask(who, method, body.clone()).await;
+        answer.unwrap_or_else(|problem| panic!("{method} {body}: {problem}"))
+    }
+
+    /// The code of the refusal; `None` if it succeeds.
+    async fn code(&self, who: &Principal, method: &str, body: Value) -> Option<Code> {
+        self.ask(who, method, body).await.err().map(|problem| problem.code)
+    }
+
+    /// The events so far: type and subject, in order.
+    async fn events(&self) -> Vec<(String, String)> {
+        let rows = self.relay.store.read("events", (), |tx, ()| {
+            Box::pin(
+                tx.fetch_all("SELECT type, subject FROM events ORDER BY occurred_at, id LIMIT 1000", &[]),
+            )
+        });
+        rows.await
+            .unwrap()
+            .iter()
+            .map(|row| (row.text("type").unwrap(), row.text("subject").unwrap()))
+            .collect()
+    }
+
+    /// The data of the last event.
+    async fn last_event(&self) -> Value {
+        let rows = self.relay.store.read("events", (), |tx, ()| {
+            Box::pin(tx.fetch_one("SELECT data FROM events ORDER BY occurred_at DESC, id DESC LIMIT 1", &[]))
+        });
+        rows.await.unwrap().json("data").unwrap()
+    }
+
+    /// Everything of a list, page by page; every page but the last is full.
+    async fn pages(
+        &self,
+        who: &Principal,
+        method: &str,
+        mut body: Value,
+        (field, id): (&str, &str),
+    ) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let page = self.good(who, method, body.clone()).await;
+            let items = page[field].as_array().unwrap();
+            all.extend(items.iter().map(|item| item[id].as_str().unwrap().to_owned()));
+            let Some(cursor) = page.get("cursor") else { break };
+            assert_eq!(Some(items.len() as u64), body["limit"].as_u64(), "{page}");
+            assert_eq!(cursor.as_str(), all.last().map(String::as_str));
+            body["cursor"] = cursor.clone();
+        }
+        assert!(all.is_sorted(), "{all:?}");
+        all
+    }
+}
+
+/// Nothing here is slowed: limits are the edge's.
+fn limits() -> config::Limits {
+    let many = std::num::NonZeroU32::MAX;
+    config::Limits {
+        per_token_per_minute: many,
+        per_ip_per_minute: many,
+        health_per_minute: many,
+        join_per_ip_per_minute: many,
+        join_in_flight: many,
+    }
+}
+
+fn who(subject: &str, tenant: &str, grants: Vec<Grant>) -> Principal {
+    Principal {
+        subject: subject.to_owned(),
+        tenant_id: tenant.to_owned(),
+        token_id: TokenId::derive(&[1; 32]),
+        grants,
+    }
+}
+
+/// The bootstrap admin.
+fn root() -> Principal {
+    who("bootstrap:editor", "provider", vec![Grant::Admin { role: AdminRole::Editor }])
+}
+
+fn auditor() -> Principal {
+    who("bootstrap:viewer", "provider", vec![Grant::Admin { role: AdminRole::Viewer }])
+}
+
+fn member(tenant: &str, role: TenantRole) -> Principal {
+    let grants = vec![Grant::Tenant { tenant_id: tenant.to_owned(), role }];
+    who(&format!("user:{tenant}:{role:?}"), "home", grants)
+}
+
+fn project_member(project: &str, role: ProjectRole) -> Principal {
+    let grants = vec![Grant::Project { tenant_id: "acme".to_owned(), project_id: project.to_owned(), role }];
+    who(&format!("user:acme/{project}:{role:?}"), "home", grants)
+}
+
+fn stranger() -> Principal {
+    who("user:stranger", "home", Vec::new())
+}
