@@ -117,6 +117,7 @@ pub(super) async fn named(
     action: Action,
     by: DecidedBy,
 ) -> Result<PoolFacts, Fault> {
+    let grants = &call.principal()?.grants;
     let what = format!("pool {id}");
     let found = pools::load(tx, id.as_str()).await?.filter(|pool| pool.tenant_id == tenant.as_str());
     let pool = found.ok_or_else(|| not_found(&what))?;
@@ -124,7 +125,7 @@ pub(super) async fn named(
         DecidedBy::PoolTenant => Resource::Pool(pool.owners()),
         DecidedBy::SiteOwner => Resource::PoolBySiteOwner(pool.owners()),
     };
-    may(&call.principal()?.grants, action, resource).require(action, &what)?;
+    may(grants, action, resource).require(action, &what)?;
     Ok(pool)
 }
 
@@ -138,10 +139,10 @@ pub(super) async fn held(tx: &mut Tx<'_>, id: &Name) -> Result<PoolFacts, Fault>
 }
 
 async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreatePool) -> Result<PoolAnswer, Fault> {
-    let id = &input.pool_id;
+    let (id, grants) = (&input.pool_id, &call.principal()?.grants);
     let site = sites::find(tx, input.site_id.as_str()).await?;
     let site = site.ok_or_else(|| not_found(&format!("site {}", input.site_id)))?;
-    decide_on_new(&call.principal()?.grants, &site, input)?;
+    decide_on_new(grants, &site, input)?;
     let project_id = input.project_id.as_ref().map_or(projects::DEFAULT, |project| project.as_str());
     hold_place(tx, input, project_id).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {

@@ -1,0 +1,111 @@
+//! Every operator's row is decided as it says: a walk over the list itself, so that a new row is found if it is not.
+
+use super::*;
+use shared::api::{Access, Kind};
+
+/// A body for each method, in an order in which all of them succeed; `$node` and `$token` are put in.
+#[rustfmt::skip]
+const BODIES: &[(&str, &str)] = &[
+    ("iam.tenants.create", r#"{"tenantId": "t"}"#),
+    ("iam.tenants.get", r#"{"tenantId": "t"}"#),
+    ("iam.tenants.list", "{}"),
+    ("iam.tenants.update", r#"{"tenantId": "t", "displayName": "T"}"#),
+    ("iam.projects.create", r#"{"tenantId": "t", "projectId": "j"}"#),
+    ("iam.projects.get", r#"{"tenantId": "t", "projectId": "j"}"#),
+    ("iam.projects.list", r#"{"tenantId": "t"}"#),
+    ("iam.projects.update", r#"{"tenantId": "t", "projectId": "j", "displayName": "J"}"#),
+    ("compute.sites.create", r#"{"siteId": "s", "ownerTenantId": "t", "custom": true}"#),
+    ("compute.sites.get", r#"{"siteId": "s"}"#),
+    ("compute.sites.list", "{}"),
+    ("compute.sites.update", r#"{"siteId": "s", "bmcNetworks": []}"#),
+    ("compute.pools.create", r#"{"poolId": "p", "tenantId": "t", "projectId": "j", "siteId": "s"}"#),
+    ("compute.pools.get", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.pools.list", r#"{"tenantId": "t"}"#),
+    ("compute.pools.update", r#"{"tenantId": "t", "poolId": "p", "policy": {}}"#),
+    ("compute.secrets.put", r#"{"tenantId": "t", "poolId": "p", "name": "n", "value": "v"}"#),
+    ("compute.secrets.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.secrets.remove", r#"{"tenantId": "t", "poolId": "p", "name": "n"}"#),
+    ("compute.joinTokens.create", r#"{"tenantId": "t", "poolId": "p", "ttlSeconds": 60}"#),
+    ("compute.joinTokens.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.joinTokens.revoke", r#"{"tenantId": "t", "poolId": "p", "tokenId": "$token"}"#),
+    ("compute.nodes.list", r#"{"tenantId": "acme", "poolId": "gpu-a"}"#),
+    ("compute.nodes.get", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
+    ("compute.nodes.ban", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
+    ("compute.nodes.unban", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
+    ("compute.nodes.release", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
+    ("compute.pools.delete", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.sites.delete", r#"{"siteId": "s"}"#),
+    ("iam.projects.delete", r#"{"tenantId": "t", "projectId": "j"}"#),
+    ("iam.tenants.delete", r#"{"tenantId": "t"}"#),
+];
+
+#[test]
+fn every_operators_row_has_a_body_here() {
+    let registry = api::registry().unwrap();
+    let mut rows: Vec<&str> =
+        registry.methods().filter(|row| row.for_operators()).map(|row| row.name).collect();
+    let mut bodies: Vec<&str> = BODIES.iter().map(|(name, _)| *name).collect();
+    rows.sort_unstable();
+    bodies.sort_unstable();
+    assert_eq!(rows, bodies);
+}
+
+#[tokio::test]
+async fn every_row_is_decided_by_its_own_action() {
+    at_a_desk(async |desk| {
+        let node = nodes::admit(&desk, 1, nodes::UUID).await;
+        let mut token = String::new();
+        for (name, body) in BODIES {
+            let body = body.replace("$node", node.as_str()).replace("$token", &token);
+            let body: Value = serde_json::from_str(&body).unwrap();
+            let row = desk.registry.get(name).unwrap().method;
+            refused_without_the_action(&desk, &row, &body).await;
+            let mut unknown = body.clone();
+            unknown["surprise"] = json!(1);
+            let problem = desk.ask(&root(), name, unknown).await.unwrap_err();
+            assert_eq!(
+                (problem.code, problem.errors[0].field.as_str()),
+                (Code::InvalidInput, "surprise"),
+                "{name}"
+            );
+            let answer = desk.good(&root(), name, body).await;
+            if *name == "compute.joinTokens.create" {
+                token = answer["joinToken"]["id"].as_str().unwrap().to_owned();
+            }
+        }
+    })
+    .await;
+}
+
+/// Nobody is told anything without a grant; an admin VIEWER reads, and is told which action a change needs.
+async fn refused_without_the_action(desk: &Desk, row: &shared::api::Method, body: &Value) {
+    let name = row.name;
+    let Access::May(action, _) = row.access else {
+        assert_eq!((row.access, row.kind), (Access::Any, Kind::Read), "{name}");
+        assert_eq!(desk.code(&stranger(), name, body.clone()).await, None, "{name}");
+        return;
+    };
+    let code = desk.code(&stranger(), name, body.clone()).await;
+    assert!(matches!(code, Some(Code::NotFound | Code::PermissionDenied)), "{name}: {code:?}");
+    match desk.ask(&auditor(), name, body.clone()).await {
+        Ok(_) => assert_eq!(row.kind, Kind::Read, "{name}"),
+        Err(problem) => {
+            assert_eq!((problem.code, row.kind), (Code::PermissionDenied, Kind::Mutation), "{name}");
+            assert!(problem.detail.contains(action.as_str()), "{name}: {}", problem.detail);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_machine_is_nobody_here() {
+    at_a_desk(async |desk| {
+        for (name, body) in BODIES {
+            let body = body.replace("$node", &format!("nd_{}", "0".repeat(26)));
+            let body = body.replace("$token", &format!("jt_{}", "0".repeat(26)));
+            let caller = Caller::JoinToken(shared::id::JoinTokenId::derive(&[1; 32]));
+            let answer = desk.ask_as(caller, name, serde_json::from_str(&body).unwrap()).await;
+            assert_eq!(answer.map_err(|problem| problem.code), Err(Code::Unauthenticated), "{name}");
+        }
+    })
+    .await;
+}
