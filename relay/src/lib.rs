@@ -23,6 +23,7 @@ pub mod join;
 pub mod log;
 pub mod metrics;
 pub mod random;
+pub mod rotation;
 pub mod seal;
 pub mod server;
 pub mod store;

@@ -6,18 +6,17 @@ use crate::{
     ca::{self, Authority, Demand},
     config::Settings,
     context::Context,
-    events::{Event, Kind, Origin},
     fault::{Fault, chain},
     http::{
         App, problem,
         tls::{Tls, TlsError},
     },
-    store::{authorities, certificates, credentials, events, idempotency, nodes},
+    rotation::{self, Rotator},
+    store::{certificates, credentials, idempotency, nodes},
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use rustls::pki_types::{IpAddr, ServerName};
-use serde_json::json;
 use shared::time::Timestamp;
 use std::{
     future::Future,
@@ -160,31 +159,15 @@ fn ids(ca: &Authority) -> Vec<String> {
 
 /// Rotates the CAs in the store as demanded, and takes over what is there then: another relay may have rotated.
 pub(super) async fn rotate(relay: &Context, demand: Demand) -> Result<Vec<ca::Change>, Fault> {
-    let rotated = relay.store.transact("rotate CAs", (relay, demand), |tx, (relay, demand)| {
-        Box::pin(async move {
-            let now = relay.clock.now();
-            let stored = authorities::lock_all(tx).await?;
-            let domain = relay.ca.load().trust_domain().clone();
-            let rotation = ca::rotate(&domain, stored, *demand, now, &relay.keys, &relay.random)
-                .map_err(Fault::internal("rotating the CAs"))?;
-            if !rotation.changes.is_empty() {
-                authorities::replace(tx, &rotation.records).await?;
-                let changes: Vec<String> =
-                    rotation.changes.iter().map(|change| format!("{change:?}")).collect();
-                let origin = Origin { actor: "relay".to_owned(), request_id: String::new(), at: now };
-                let event = Event {
-                    kind: Kind::CaRotated,
-                    tenant: &relay.provider_tenant,
-                    subject: domain.as_str(),
-                    data: json!({"changes": changes}),
-                };
-                events::insert(tx, &relay.random, &origin, &event).await?;
-            }
-            Ok::<_, Fault>(rotation)
-        })
-    });
-    let rotation = rotated.await?;
     let domain = relay.ca.load().trust_domain().clone();
+    let rotator = Rotator {
+        trust_domain: &domain,
+        provider_tenant: &relay.provider_tenant,
+        keys: &relay.keys,
+        random: &relay.random,
+        actor: "relay",
+    };
+    let rotation = rotation::rotate(&relay.store, &rotator, demand, relay.clock.now()).await?;
     let authority = Authority::open(&domain, rotation.records, &relay.keys, &relay.random)
         .map_err(Fault::internal("opening the CAs"))?;
     relay.ca.store(Arc::new(authority));

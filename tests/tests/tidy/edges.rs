@@ -40,6 +40,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("first_start", Layer::Flow),
     ("metrics", Layer::Flow),
     ("join", Layer::Flow),
+    ("rotation", Layer::Flow),
     ("metal", Layer::Flow),
     ("tasks", Layer::Flow),
     ("store", Layer::Store),
