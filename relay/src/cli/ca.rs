@@ -1,12 +1,40 @@
 //! `relay ca`: the certificate authority of a relay's own folder and store.
 
-use super::{World, exit::Exit, local, terminal};
-use crate::config::Settings;
+use super::{
+    World,
+    exit::Exit,
+    local::{self, OpenError, Opened},
+    output::{self, Format},
+    terminal,
+    tree::ids,
+};
+use crate::{
+    ca::{CaRecord, Change, Demand, Domain},
+    config::Settings,
+    rotation::{self, Rotator},
+};
 use clap::ArgMatches;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use shared::hex;
 use std::fs;
 use x509_parser::pem::Pem;
+
+/// What `rotate` can be told: the issuing CAs, and the roots of both domains.
+pub(super) const ROTATABLE: [&str; 6] =
+    ["relay", "node", "agent", "node-tenant", "platform-root", "tenant-root"];
+
+/// The columns of its tables, and which hold times; the last only in wide ones.
+const COLUMNS: [(&str, bool); 8] = [
+    ("id", false),
+    ("domain", false),
+    ("name", false),
+    ("state", false),
+    ("notAfter", true),
+    ("keyHere", false),
+    ("notBefore", true),
+    ("pin", false),
+];
 
 /// Runs one of its commands.
 pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
@@ -15,10 +43,91 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
         Ok(settings) => settings,
         Err(exit) => return exit,
     };
-    match name {
-        "pin" => pin(&settings),
-        _ => Exit::Usage,
+    let done = match name {
+        "pin" => return pin(&settings),
+        "show" => local::finish(show(&settings, flags, world)),
+        _ => local::finish(rotate(&settings, flags, world)),
+    };
+    match done {
+        Ok(Ok(text)) => super::written(terminal::answer(&text)),
+        Ok(Err(error)) => {
+            terminal::say(&error);
+            error.exit()
+        }
+        Err(exit) => exit,
     }
+}
+
+async fn show(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<String, OpenError> {
+    let opened = local::open(settings).await?;
+    opened.store.close().await;
+    let authorities: Vec<Value> = opened.installation.authorities.iter().map(shown).collect();
+    Ok(render(&json!({"authorities": authorities}), flags, world))
+}
+
+async fn rotate(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<String, OpenError> {
+    let demand = match flags.get_one::<String>("which").map(String::as_str) {
+        None => Demand::Due,
+        Some("platform-root") => Demand::Root(Domain::Platform),
+        Some("tenant-root") => Demand::Root(Domain::Tenant),
+        // clap lets no other words through than ROTATABLE, whose others are issuing CAs.
+        Some(name) => name.parse().map_or(Demand::Due, Demand::Issuer),
+    };
+    let Opened { store, keys, installation } = local::open(settings).await?;
+    let rotator = Rotator {
+        trust_domain: &installation.trust_domain,
+        provider_tenant: &installation.provider_tenant,
+        keys: &keys,
+        random: world.random,
+        actor: "relay ca rotate",
+    };
+    let rotation = rotation::rotate(&store, &rotator, demand, world.clock.now()).await;
+    store.close().await;
+    let rotation = rotation?;
+    if rotation.changes.is_empty() {
+        terminal::say(&"nothing is due");
+    }
+    rotation.changes.iter().for_each(|change| terminal::say(&told(change)));
+    let authorities: Vec<Value> = rotation.records.iter().map(shown).collect();
+    Ok(render(&json!({"authorities": authorities}), flags, world))
+}
+
+fn told(change: &Change) -> String {
+    match change {
+        Change::Issued { id } => {
+            format!("{id} signs from now on; running relays take it over within a minute")
+        }
+        Change::Announced { id } => {
+            format!(
+                "{id} is announced: machines learn it with their next certificate, and it signs in 60 days"
+            )
+        }
+        Change::Promoted { id } => format!("{id} signs from now on"),
+        Change::Dropped { id } => format!("{id} is trusted no more"),
+        Change::Waiting { name, domain } => {
+            format!("the {domain} domain's {name} CA is due, but its root's key is offline")
+        }
+    }
+}
+
+fn shown(record: &CaRecord) -> Value {
+    json!({
+        "id": record.id,
+        "domain": record.domain.as_str(),
+        "name": record.name.as_str(),
+        "state": record.state.as_str(),
+        "pin": pin_of(&record.certificate_pem),
+        "notBefore": record.not_before,
+        "notAfter": record.not_after,
+        "keyHere": record.sealed_key.is_some(),
+        "certificate": record.certificate_pem,
+    })
+}
+
+fn render(answer: &Value, flags: &ArgMatches, world: &World<'_>) -> String {
+    let format = flags.get_one::<Format>(ids::OUTPUT).copied();
+    let columns: &[_] = if format == Some(Format::Wide) { &COLUMNS } else { &COLUMNS[..6] };
+    output::render_list("authorities", columns, answer, format, world.clock.now())
 }
 
 /// Prints the pin of the root that signs: from the file that every start writes, which is enough without a store.
@@ -50,4 +159,25 @@ pub(super) fn pin_of(bundle: &str) -> Option<String> {
     let pem = Pem::iter_from_buffer(bundle.as_bytes()).next()?.ok()?;
     let certificate = pem.parse_x509().ok()?;
     Some(format!("sha256:{}", hex::encode(&Sha256::digest(certificate.tbs_certificate.subject_pki.raw))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ca::CaName;
+
+    #[test]
+    fn every_issuing_ca_and_both_roots_can_be_rotated() {
+        let issuing: Vec<&str> = CaName::ISSUING.iter().map(|name| name.as_str()).collect();
+        let (names, roots) = ROTATABLE.split_at(issuing.len());
+        assert_eq!(names, issuing);
+        assert_eq!(roots, ["platform-root", "tenant-root"]);
+    }
+
+    #[test]
+    fn only_a_certificate_has_a_pin() {
+        for text in ["", "x", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            assert_eq!(pin_of(text), None, "{text}");
+        }
+    }
 }

@@ -3,11 +3,16 @@
 use super::{World, exit::Exit, terminal, tree::ids};
 use crate::{
     config::{DEFAULT_FILE, Settings, Sources},
-    fault::chain,
+    fault::{Fault, chain},
+    first_start::{self, Installation},
+    seal::{KeyRing, MasterKey, MasterKeyError},
     store::{Applied, Store, StoreError},
 };
 use clap::ArgMatches;
-use std::{future::Future, path::Path};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+};
 
 /// The settings that a command was given.
 ///
@@ -57,6 +62,59 @@ async fn migrated(url: &str) -> Result<Applied, StoreError> {
     let applied = store.migrate().await;
     store.close().await;
     applied
+}
+
+/// A relay's store, opened with its key.
+pub(super) struct Opened {
+    pub(super) store: Store,
+    pub(super) keys: KeyRing,
+    pub(super) installation: Installation,
+}
+
+/// Why a relay's store can't be worked on.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OpenError {
+    /// There is none, and it is not made by asking.
+    #[error("open the store: there is no {}; `relay serve` makes it at its first start", .0.display())]
+    Absent(PathBuf),
+    /// The store fails.
+    #[error("open the store: {}", chain(.0))]
+    Store(#[from] StoreError),
+    /// The key can't be had.
+    #[error("{0}")]
+    Key(#[from] MasterKeyError),
+    /// What it holds can't be used.
+    #[error("open the installation: {}", chain(.0))]
+    Installation(#[from] Fault),
+}
+
+impl OpenError {
+    /// What it means for a script.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Absent(_) => Exit::NotFound,
+            Self::Store(error) | Self::Installation(Fault::Store(error)) => exit_of(error),
+            Self::Key(_) | Self::Installation(_) => Exit::Refused,
+        }
+    }
+}
+
+/// Opens the store that is there; none is made.
+pub(super) async fn store(settings: &Settings) -> Result<Store, OpenError> {
+    match settings.database_url.file() {
+        Some(file) if !file.exists() => Err(OpenError::Absent(file.to_owned())),
+        _ => Ok(Store::open(settings.database_url.expose()).await?),
+    }
+}
+
+/// Opens the installation that is there, and its CAs' keys.
+pub(super) async fn open(settings: &Settings) -> Result<Opened, OpenError> {
+    let store = store(settings).await?;
+    let key = MasterKey::load(&settings.master_key_file, settings.credentials_dir.as_deref())?;
+    let keys = KeyRing::new(key, Vec::new());
+    let installation =
+        store.read("installation", &keys, |tx, keys| Box::pin(first_start::load(tx, keys))).await?;
+    Ok(Opened { store, keys, installation })
 }
 
 /// What a failing store means for a script.

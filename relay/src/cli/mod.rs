@@ -3,6 +3,7 @@
 
 mod ca;
 mod call;
+mod doctor;
 mod exit;
 mod humane;
 mod input;
@@ -82,6 +83,7 @@ fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'
             Err(exit) => exit,
         },
         "migrate" => local::migrate(flags, world),
+        "doctor" => doctor::run(flags, world),
         "ca" => ca::run(flags, world),
         "completion" => completion(flags, verbs),
         "man" => written(pages::man(tree::command(verbs), folder_of(flags))),

@@ -87,6 +87,27 @@ pub(super) fn render(method: &Method, answer: &Value, format: Option<Format>, no
     }
 }
 
+/// A list that is no method's answer as text, by columns of which some hold times.
+#[must_use]
+pub(super) fn render_list(
+    name: &str,
+    columns: &[(&str, bool)],
+    answer: &Value,
+    format: Option<Format>,
+    now: Timestamp,
+) -> String {
+    match format.unwrap_or(Format::Table) {
+        Format::Json => json(answer),
+        Format::Yaml => to_yaml(answer),
+        Format::Table | Format::Wide => {
+            let columns: Vec<Column> =
+                columns.iter().map(|&(path, is_time)| Column { path: path.to_owned(), is_time }).collect();
+            let rows = answer.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            table(&columns, rows, now)
+        }
+    }
+}
+
 /// Pretty JSON, harmless to a terminal.
 #[must_use]
 pub(super) fn json(answer: &Value) -> String {

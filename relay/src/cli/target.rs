@@ -105,7 +105,7 @@ impl Target {
 }
 
 /// The address in a relay's `listen` file. One that listens everywhere is met on the loopback.
-fn listening(path: &Path) -> Result<RelayUrl, TargetError> {
+pub(super) fn listening(path: &Path) -> Result<RelayUrl, TargetError> {
     let text = read(path, MAX_TOKEN_BYTES)?;
     let address: SocketAddr = text.trim().parse().map_err(|_| TargetError::Listen(path.to_owned()))?;
     let ip = match address.ip() {

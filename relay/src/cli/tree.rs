@@ -67,6 +67,10 @@ fn fixed() -> Vec<Command> {
     vec![
         with_settings(Command::new("serve").about("Run the relay")),
         with_settings(Command::new("migrate").about("Bring the store's schema up to this version and end")),
+        with_settings(
+            Command::new("doctor")
+                .about("Check settings, files, store, keys, CA and clock, and say what to do"),
+        ),
         ca(),
         Command::new("completion")
             .about("Print the completion script of a shell")
@@ -82,13 +86,21 @@ fn fixed() -> Vec<Command> {
 }
 
 fn ca() -> Command {
+    let which = PossibleValuesParser::new(super::ca::ROTATABLE);
+    let pin =
+        Command::new("pin").about("Print the pin of the platform's root: what bcd is given as --ca-pin");
+    let rotate = Command::new("rotate").about("Rotate what is due, or one CA at once").arg(
+        Arg::new("which").value_name("CA").value_parser(which).help(
+            "An issuing CA to replace now, or the root to announce a successor of [default: what is due]",
+        ),
+    );
     Command::new("ca")
         .about("Show and rotate the certificate authority")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(with_settings(
-            Command::new("pin").about("Print the pin of the platform's root: what bcd is given as --ca-pin"),
-        ))
+        .subcommand(with_settings(pin))
+        .subcommand(with_settings(Command::new("show").about("Show all CAs")).arg(output()))
+        .subcommand(with_settings(rotate).arg(output()))
 }
 
 fn with_settings(command: Command) -> Command {

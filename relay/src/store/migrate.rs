@@ -47,9 +47,20 @@ pub(super) async fn migrate(store: &Store, migrations: &[Migration]) -> Result<A
     Ok(Applied { from, to: known })
 }
 
+/// What [`migrate`] would do, by reading alone.
+pub(super) async fn pending(store: &Store, migrations: &[Migration]) -> Result<Applied, StoreError> {
+    let known = migrations.last().map_or(0, |last| last.version);
+    let from = store.read("store.schemaVersion", known, |tx, known| Box::pin(found(tx, *known))).await?;
+    Ok(Applied { from, to: known })
+}
+
 async fn read(tx: &mut Tx<'_>, known: i64) -> Result<i64, StoreError> {
     lock(tx).await?;
     tx.execute(CREATE_TABLE, &[]).await?;
+    found(tx, known).await
+}
+
+async fn found(tx: &mut Tx<'_>, known: i64) -> Result<i64, StoreError> {
     let found = tx.fetch_one(VERSION, &[]).await?.integer("version")?;
     if found > known {
         return Err(StoreError::NewerSchema { found, known });

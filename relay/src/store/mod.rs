@@ -173,6 +173,14 @@ impl Store {
         migrate::migrate(self, migrate::MIGRATIONS).await
     }
 
+    /// What [`Store::migrate`] would do. Changes nothing.
+    ///
+    /// # Errors
+    /// The database is newer than this binary, or holds no schema yet.
+    pub async fn pending(&self) -> Result<Applied, StoreError> {
+        migrate::pending(self, migrate::MIGRATIONS).await
+    }
+
     /// Whether the database answers, for `/readyz`.
     ///
     /// # Errors

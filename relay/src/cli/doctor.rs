@@ -1,0 +1,180 @@
+//! `relay doctor`: looks at settings, files, store, keys, CAs and clock, and says what to do. It changes nothing and
+//! never shows a secret. What is judged is in `doctor/judge.rs`, pure; here is only where to look.
+
+mod judge;
+
+use super::{
+    World,
+    exit::Exit,
+    local::{self, OpenError},
+    target, terminal,
+};
+use crate::{
+    ca::Authority,
+    config::Settings,
+    fault::{Fault, chain},
+    first_start,
+    random::Random,
+    seal::{KeyRing, MasterKey},
+    store::Store,
+};
+use clap::ArgMatches;
+use judge::{Finding, Mark};
+use nix::sys::statvfs::statvfs;
+use shared::time::Timestamp;
+use std::{
+    net::{TcpStream, ToSocketAddrs as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How long a relay may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs all checks and prints a line for each; the exit says whether something is wrong.
+pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
+    // A setting that is not right has been told with its remedy; nothing else can be looked at without.
+    let Ok(settings) = local::settings(flags, world) else { return Exit::Refused };
+    let now = world.clock.now();
+    let mut findings = vec![judge::clock(now), judge::url(&settings)];
+    findings.extend(files(&settings));
+    match local::finish(store(&settings, world.random, now)) {
+        Ok(more) => findings.extend(more),
+        Err(exit) => return exit,
+    }
+    let text: String = findings.iter().map(ToString::to_string).collect();
+    let wrong = findings.iter().any(|finding| finding.mark == Mark::Wrong);
+    match super::written(terminal::answer(&text)) {
+        Exit::Ok if wrong => Exit::Refused,
+        exit => exit,
+    }
+}
+
+fn files(settings: &Settings) -> Vec<Finding> {
+    let dir = &settings.data_dir;
+    let mut findings = Vec::new();
+    let Ok(metadata) = dir.metadata() else {
+        let text = format!("{} is not there yet", dir.display());
+        return vec![Finding::note("data_dir", text, "`relay serve` makes it at its first start")];
+    };
+    findings.push(judge::folder_mode(dir, metadata.mode()));
+    for path in secret_files(settings) {
+        findings.extend(path.metadata().ok().and_then(|metadata| judge::secret_mode(&path, metadata.mode())));
+    }
+    findings.push(judge::master_key_place(dir, &settings.master_key_file));
+    findings.push(space(dir));
+    findings.extend(running(dir));
+    findings
+}
+
+/// The files that only their owner may read. (The master key's mode is judged where it is loaded.)
+fn secret_files(settings: &Settings) -> Vec<PathBuf> {
+    let bootstrap = settings.data_dir.join("bootstrap");
+    let mut paths = vec![bootstrap.join("admin_editor_token"), bootstrap.join("admin_viewer_token")];
+    if let Some(file) = settings.database_url.file() {
+        let beside = |end: &str| PathBuf::from(format!("{}{end}", file.display()));
+        paths.extend([file.to_owned(), beside("-wal"), beside("-shm")]);
+    }
+    paths
+}
+
+fn space(dir: &Path) -> Finding {
+    match statvfs(dir) {
+        Ok(disk) => judge::space(disk.blocks_available().saturating_mul(disk.fragment_size())),
+        Err(error) => Finding::wrong(
+            "disk",
+            format!("{} can't be asked for its space: {error}", dir.display()),
+            "check the disk",
+        ),
+    }
+}
+
+/// Whether the relay that says it listens does.
+fn running(dir: &Path) -> Option<Finding> {
+    let path = dir.join("listen");
+    if !path.exists() {
+        return Some(Finding::note(
+            "relay",
+            "none runs on this folder".to_owned(),
+            "start it with `relay serve`",
+        ));
+    }
+    let url = target::listening(&path).ok()?;
+    let address = (url.host(), url.port()).to_socket_addrs().ok()?.next()?;
+    let text = format!("{url}, where it said that it listens,");
+    Some(match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+        Ok(_) => Finding::good("relay", format!("one listens at {url}")),
+        Err(error) => Finding::wrong(
+            "relay",
+            format!("{text} does not answer: {error}"),
+            "start it again; its log says why it ended",
+        ),
+    })
+}
+
+async fn store(settings: &Settings, random: &Random, now: Timestamp) -> Vec<Finding> {
+    let place = settings.database_url.redacted();
+    let store = match local::store(settings).await {
+        Ok(store) => store,
+        Err(OpenError::Absent(_)) => {
+            let text = format!("{place} is not there yet");
+            return vec![Finding::note("store", text, "`relay serve` makes it at its first start")];
+        }
+        Err(error) => {
+            return vec![Finding::wrong("store", error.to_string(), "check that it runs and database_url")];
+        }
+    };
+    let mut findings = vec![match store.pending().await {
+        Ok(applied) => judge::schema(&place, &applied),
+        Err(error) => Finding::wrong("store", format!("{place}: {}", chain(&error)), "run `relay migrate`"),
+    }];
+    if findings.iter().all(|finding| finding.mark != Mark::Wrong) {
+        findings.extend(installation(settings, &store, random, now).await);
+    }
+    store.close().await;
+    findings
+}
+
+async fn installation(settings: &Settings, store: &Store, random: &Random, now: Timestamp) -> Vec<Finding> {
+    match first_start::is_empty(store).await {
+        Ok(false) => {}
+        Ok(true) => {
+            let text = "the store holds no installation yet".to_owned();
+            return vec![Finding::note("store", text, "`relay serve` makes it at its first start")];
+        }
+        Err(fault) => return vec![Finding::wrong("store", chain(&fault), "run `relay migrate`")],
+    }
+    let key = match MasterKey::load(&settings.master_key_file, settings.credentials_dir.as_deref()) {
+        Ok(key) => key,
+        // The text holds its remedy.
+        Err(error) => {
+            return vec![Finding::wrong(
+                "master key",
+                error.to_string(),
+                "restore it from where it is kept; without it the store can't be opened",
+            )];
+        }
+    };
+    let keys = KeyRing::new(key, Vec::new());
+    let loaded = store.read("doctor", &keys, |tx, keys| Box::pin(first_start::load(tx, keys))).await;
+    let installation = match loaded {
+        Ok(installation) => installation,
+        Err(fault) => return vec![unopened(&fault)],
+    };
+    let mut findings = vec![Finding::good("master key", "it opens the store".to_owned())];
+    let records = installation.authorities;
+    findings.extend(records.iter().map(|record| judge::ca(record, now)));
+    if let Err(error) = Authority::open(&installation.trust_domain, records, &keys, random) {
+        findings.push(Finding::wrong("CA", chain(&error), "restore the store from a backup"));
+    }
+    findings
+}
+
+fn unopened(fault: &Fault) -> Finding {
+    Finding::wrong(
+        "master key",
+        chain(fault),
+        "give the master key that belongs to this store by --master-key-file",
+    )
+}

@@ -1,0 +1,245 @@
+//! The doctor's rules: functions of what was found. No file, no store and no clock is read here.
+
+use crate::{
+    ca::{CaRecord, CaState},
+    cli::humane,
+    config::Settings,
+    store::Applied,
+};
+use shared::time::Timestamp;
+use std::{fmt, path::Path};
+
+/// A clock before this is wrong: 2026-01-01T00:00:00Z, when this program did not exist.
+const EARLIEST: Timestamp = Timestamp::from_seconds(1_767_225_600);
+/// Certificates are made back-dated; one that begins later than this many seconds from now was made by another clock.
+const CLOCK_SLACK_SECONDS: i64 = 60;
+/// A CA that ends sooner than this should have been rotated by a relay that runs: 30 days.
+const CA_SOON_SECONDS: i64 = 30 * 86_400;
+/// Less than this is too little to go on, in bytes.
+const SPACE_WRONG: u64 = 100 << 20;
+/// Less than this is soon too little, in bytes.
+const SPACE_SOON: u64 = 1 << 30;
+
+/// How a finding counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// As it should be.
+    Good,
+    /// As it should be so early.
+    Note,
+    /// It works, and could be better.
+    Warn,
+    /// It has to be put right.
+    Wrong,
+}
+
+/// What was found of one subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) mark: Mark,
+    subject: &'static str,
+    text: String,
+    /// What to do; empty if nothing.
+    remedy: String,
+}
+
+impl Finding {
+    pub(super) fn good(subject: &'static str, text: String) -> Self {
+        Self { mark: Mark::Good, subject, text, remedy: String::new() }
+    }
+
+    pub(super) fn note(subject: &'static str, text: String, remedy: impl Into<String>) -> Self {
+        Self { mark: Mark::Note, subject, text, remedy: remedy.into() }
+    }
+
+    fn warn(subject: &'static str, text: String, remedy: impl Into<String>) -> Self {
+        Self { mark: Mark::Warn, subject, text, remedy: remedy.into() }
+    }
+
+    pub(super) fn wrong(subject: &'static str, text: String, remedy: impl Into<String>) -> Self {
+        Self { mark: Mark::Wrong, subject, text, remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = match self.mark {
+            Mark::Good => "ok",
+            Mark::Note => "note",
+            Mark::Warn => "warn",
+            Mark::Wrong => "WRONG",
+        };
+        writeln!(out, "{mark:<6}{}: {}", self.subject, self.text)?;
+        if self.remedy.is_empty() { Ok(()) } else { writeln!(out, "      → {}", self.remedy) }
+    }
+}
+
+pub(super) fn clock(now: Timestamp) -> Finding {
+    if now < EARLIEST {
+        let text = format!("it says {now}, before this program was made");
+        return Finding::wrong("clock", text, "set it, and keep it right by NTP: certificates depend on it");
+    }
+    Finding::good("clock", format!("it says {now}"))
+}
+
+pub(super) fn url(settings: &Settings) -> Finding {
+    match &settings.url {
+        Some(url) => Finding::good("url", url.to_string()),
+        None if settings.listen.ip().is_unspecified() => Finding::warn(
+            "url",
+            format!("it isn't set, and {} is no address that a machine can reach", settings.listen),
+            "set --url to the address that machines use; the relay's certificate names its host",
+        ),
+        None if settings.listen.ip().is_loopback() => Finding::note(
+            "url",
+            "only this machine reaches the relay".to_owned(),
+            "for others set --listen and --url",
+        ),
+        None => Finding::good("url", format!("it isn't set; {} is taken", settings.listen)),
+    }
+}
+
+pub(super) fn folder_mode(path: &Path, mode: u32) -> Finding {
+    let shown = path.display();
+    if mode & 0o022 == 0 {
+        return Finding::good("data_dir", format!("{shown}, mode {:04o}", mode & 0o7777));
+    }
+    let text = format!("others may write into {shown} (mode {:04o})", mode & 0o7777);
+    Finding::wrong("data_dir", text, format!("run: chmod 700 {shown}"))
+}
+
+/// A finding only if others may read the file.
+pub(super) fn secret_mode(path: &Path, mode: u32) -> Option<Finding> {
+    let shown = path.display();
+    (mode & 0o077 != 0).then(|| {
+        let text = format!("others may use {shown} (mode {:04o}), which holds secrets", mode & 0o7777);
+        Finding::wrong("files", text, format!("run: chmod 600 {shown}"))
+    })
+}
+
+pub(super) fn master_key_place(data_dir: &Path, master_key: &Path) -> Finding {
+    let shown = master_key.display();
+    if master_key.starts_with(data_dir) {
+        let text =
+            format!("{shown} lies in the data folder: a copy of that folder opens the store's secrets");
+        let remedy = "keep it elsewhere by --master-key-file, or as the systemd credential relay.master-key (the default suits a first try)";
+        return Finding::warn("master key", text, remedy);
+    }
+    Finding::good("master key", format!("{shown}, apart from the data folder"))
+}
+
+pub(super) fn space(free_bytes: u64) -> Finding {
+    let text = format!("{} MiB free", free_bytes >> 20);
+    let remedy = "free some, or move the data folder: a store without space admits nobody";
+    match free_bytes {
+        ..SPACE_WRONG => Finding::wrong("disk", text, remedy),
+        SPACE_WRONG..SPACE_SOON => Finding::warn("disk", text, remedy),
+        _ => Finding::good("disk", text),
+    }
+}
+
+pub(super) fn schema(place: &str, applied: &Applied) -> Finding {
+    if applied.from == applied.to {
+        return Finding::good("store", format!("{place}, schema version {}", applied.from));
+    }
+    let text = format!("{place} has schema version {}, this relay wants {}", applied.from, applied.to);
+    Finding::warn("store", text, "run `relay migrate`; `relay serve` does it too")
+}
+
+pub(super) fn ca(record: &CaRecord, now: Timestamp) -> Finding {
+    let name = &record.id;
+    let until = humane::relative(record.not_after, now);
+    if record.not_before > now.plus_seconds(CLOCK_SLACK_SECONDS) {
+        let begins = humane::relative(record.not_before, now);
+        let text = format!("{name} begins {begins}: this clock is behind the one that made it");
+        return Finding::wrong("CA", text, "set the clock");
+    }
+    if record.state != CaState::Active {
+        return Finding::good("CA", format!("{name} ({}), ends {until}", record.state));
+    }
+    if record.not_after <= now {
+        let text = format!("{name} ended {until}: nothing that it signed holds");
+        return Finding::wrong(
+            "CA",
+            text,
+            "check the clock; else start the relay, which rotates what is due",
+        );
+    }
+    if record.not_after <= now.plus_seconds(CA_SOON_SECONDS) {
+        let remedy =
+            "run `relay ca rotate`; a relay that runs does it by itself, unless the root's key is offline";
+        return Finding::warn("CA", format!("{name} ends {until}"), remedy);
+    }
+    Finding::good("CA", format!("{name}, ends {until}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ca::{CaName, Domain};
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn record(begins: i64, ends: i64, state: CaState) -> CaRecord {
+        CaRecord {
+            id: "node-0123".into(),
+            domain: Domain::Platform,
+            name: CaName::Node,
+            certificate_pem: String::new(),
+            sealed_key: None,
+            not_before: NOW.plus_seconds(begins),
+            not_after: NOW.plus_seconds(ends),
+            state,
+        }
+    }
+
+    #[test]
+    fn cas_by_their_dates() {
+        for (begins, ends, state, mark) in [
+            (-300, 100 * 86_400, CaState::Active, Mark::Good),
+            (-300, 30 * 86_400, CaState::Active, Mark::Warn),
+            (-300, 0, CaState::Active, Mark::Wrong),
+            (-300, 0, CaState::Overlap, Mark::Good),
+            (60, 100 * 86_400, CaState::Active, Mark::Good),
+            (61, 100 * 86_400, CaState::Active, Mark::Wrong),
+            (61, 100 * 86_400, CaState::Announced, Mark::Wrong),
+        ] {
+            assert_eq!(ca(&record(begins, ends, state), NOW).mark, mark, "{begins} {ends} {state}");
+        }
+    }
+
+    #[test]
+    fn clocks_disks_and_schemas_at_their_edges() {
+        assert_eq!(clock(EARLIEST).mark, Mark::Good);
+        assert_eq!(clock(EARLIEST.plus_seconds(-1)).mark, Mark::Wrong);
+        let marks = [SPACE_WRONG - 1, SPACE_WRONG, SPACE_SOON - 1, SPACE_SOON].map(|free| space(free).mark);
+        assert_eq!(marks, [Mark::Wrong, Mark::Warn, Mark::Warn, Mark::Good]);
+        assert_eq!(schema("x", &Applied { from: 1, to: 1 }).mark, Mark::Good);
+        assert_eq!(schema("x", &Applied { from: 0, to: 1 }).mark, Mark::Warn);
+    }
+
+    #[test]
+    fn modes_and_the_place_of_the_master_key() {
+        let dir = Path::new("/srv/relay");
+        assert_eq!(
+            [0o40700, 0o40755, 0o40770].map(|mode| folder_mode(dir, mode).mark),
+            [Mark::Good, Mark::Good, Mark::Wrong]
+        );
+        assert!(secret_mode(dir, 0o100_600).is_none());
+        for mode in [0o100_640, 0o100_604, 0o100_601] {
+            assert_eq!(secret_mode(dir, mode).unwrap().mark, Mark::Wrong, "{mode:o}");
+        }
+        assert_eq!(master_key_place(dir, Path::new("/srv/relay/master.key")).mark, Mark::Warn);
+        assert_eq!(master_key_place(dir, Path::new("/srv/relay.key")).mark, Mark::Good);
+    }
+
+    #[test]
+    fn a_finding_says_what_to_do() {
+        let text = secret_mode(Path::new("/x"), 0o644).unwrap().to_string();
+        assert_eq!(
+            text,
+            "WRONG files: others may use /x (mode 0644), which holds secrets\n      → run: chmod 600 /x\n"
+        );
+        assert_eq!(Finding::good("disk", "much".into()).to_string(), "ok    disk: much\n");
+    }
+}
