@@ -7,6 +7,7 @@
 
 mod bcd;
 mod database;
+mod local;
 mod machine;
 mod programs;
 mod relay;
@@ -14,6 +15,7 @@ mod relay;
 pub use self::{
     bcd::{Bcd, BcdProcess},
     database::{Database, Kind},
+    local::{LocalRelay, Machine, post, unique},
     machine::FakeMachine,
     programs::{Finished, program},
     relay::{Answer, RelayProcess},

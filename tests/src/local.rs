@@ -1,0 +1,368 @@
+//! A relay in the test's own process: real TLS on a free port, a clock that the test moves, and simulated machines
+//! that speak to it. For what needs no second process: most of the API's behaviour.
+
+use crate::{Answer, Database};
+use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use relay::{
+    clock::Clock,
+    config::{Settings, Sources},
+    context::Context,
+    random::Random,
+    server::Relay,
+};
+use reqwest::{Client, header::CONTENT_TYPE};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
+    time_provider::TimeProvider,
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+/// A relay in this process. Dropping it stops it.
+pub struct LocalRelay {
+    /// What its calls reach.
+    pub context: Arc<Context>,
+    /// The clock that it and the machines go by.
+    pub clock: Clock,
+    address: std::net::SocketAddr,
+    data_dir: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl LocalRelay {
+    /// Starts a relay with its data in `home/NAME` on this database. Relays that share a database share the master
+    /// key `home/master.key`.
+    ///
+    /// # Panics
+    /// It does not start.
+    #[expect(clippy::panic, reason = "a test without its relay fails")]
+    pub async fn start(home: &Path, name: &str, database: &Database, clock: &Clock) -> Self {
+        let data_dir = home.join(name);
+        let settings = settings(&data_dir, &home.join("master.key"), database);
+        let relay = Relay::start(settings, clock.clone(), Random::system())
+            .await
+            .unwrap_or_else(|error| panic!("a relay does not start: {}", relay::fault::chain(&error)));
+        let (context, address) = (relay.context().clone(), relay.address());
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(async move {
+            let ended = relay.run(async move { drop(stopped.await) }).await;
+            assert!(ended.is_ok(), "a relay ends with {ended:?}");
+        });
+        let this = Self {
+            context,
+            clock: clock.clone(),
+            address,
+            data_dir,
+            stop: Some(stop),
+            running: Some(running),
+        };
+        while !this.data_dir.join("listen").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        this
+    }
+
+    /// Drains it and waits for its end.
+    ///
+    /// # Panics
+    /// It does not end well.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        if let Some(running) = self.running.take() {
+            assert!(running.await.is_ok(), "a relay's end");
+        }
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// The credential of the first admin.
+    #[must_use]
+    pub fn admin(&self) -> String {
+        read(&self.data_dir.join("bootstrap/admin_editor_token"))
+    }
+
+    /// Renews the admins' credentials: a moved clock ends them, and the relay's own renewal goes by real time.
+    ///
+    /// # Panics
+    /// They can't be renewed.
+    pub async fn renew_admin(&self) {
+        let renewed = relay::auth::bootstrap::renew(&self.context, &self.data_dir.join("bootstrap")).await;
+        assert!(renewed.is_ok(), "renewing the bootstrap credentials: {renewed:?}");
+    }
+
+    /// The credential of the admin that only reads.
+    #[must_use]
+    pub fn viewer(&self) -> String {
+        read(&self.data_dir.join("bootstrap/admin_viewer_token"))
+    }
+
+    /// A client that trusts this relay, with a certificate chain and key in PEM where one is given.
+    ///
+    /// # Panics
+    /// The chain is not of the key.
+    #[must_use]
+    pub fn client(&self, identity: Option<(&str, &str)>) -> Client {
+        client(&self.data_dir.join("trust-bundle.pem"), &self.clock, identity)
+    }
+
+    /// Calls a method (`compute/pools/get`) with a bearer's credential.
+    ///
+    /// # Panics
+    /// No answer comes.
+    pub async fn call_as(&self, bearer: &str, method: &str, input: &Value) -> Answer {
+        post(&self.client(None), &self.url(), Some(bearer), method, input).await
+    }
+
+    /// Calls a method as the first admin and answers what it gave.
+    ///
+    /// # Panics
+    /// The relay does not answer 200.
+    pub async fn call(&self, method: &str, input: &Value) -> Value {
+        let answer = self.call_as(&self.admin(), method, input).await;
+        assert_eq!(answer.status, 200, "{method}: {}", answer.body);
+        answer.body
+    }
+
+    /// Mints a join token for `default`, the members of `more` beside; answers its bearer's form.
+    ///
+    /// # Panics
+    /// The relay refuses.
+    pub async fn mint(&self, more: Value) -> String {
+        let mut input = json!({
+            "tenantId": "provider", "poolId": "default", "ttlSeconds": 3600, "idempotencyKey": unique("mint"),
+        });
+        if let (Some(input), Value::Object(more)) = (input.as_object_mut(), more) {
+            input.extend(more);
+        }
+        let answer = self.call("compute/joinTokens/create", &input).await;
+        answer["token"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+impl Drop for LocalRelay {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+    }
+}
+
+/// A text that no other call of this process or another is given.
+#[must_use]
+pub fn unique(what: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("{what}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A simulated machine: a key, the request for it, and what it claims.
+pub struct Machine {
+    /// What it says it is.
+    pub identity: Value,
+    /// The certificate request that it sends until its join ends.
+    pub csr: String,
+    key: KeyPair,
+    certificate: Option<String>,
+}
+
+impl Machine {
+    /// Machine number `number`: another number is another machine in every identifier. Each call draws a new key.
+    ///
+    /// # Panics
+    /// No key can be drawn.
+    #[must_use]
+    pub fn new(number: u32) -> Self {
+        let digits = format!("{number:012x}");
+        let mac: Vec<&str> = [0, 2, 4, 6, 8, 10].iter().filter_map(|at| digits.get(*at..at + 2)).collect();
+        Self::claiming(json!({
+            "productUuid": format!("4c4c4544-0042-4a10-8054-{digits}"),
+            "serial": format!("SN-{number:08}"),
+            "macs": [mac.join(":")],
+            "hostname": format!("machine-{number}"),
+        }))
+    }
+
+    /// A machine that claims this, with a new key.
+    ///
+    /// # Panics
+    /// No key can be drawn.
+    #[expect(clippy::panic, reason = "a test without its key fails")]
+    #[must_use]
+    pub fn claiming(identity: Value) -> Self {
+        let key =
+            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap_or_else(|error| panic!("a key: {error}"));
+        let csr = request(&key);
+        Self { identity, csr, key, certificate: None }
+    }
+
+    /// Draws another request for the same key, as a new join would.
+    pub fn new_request(&mut self) {
+        self.csr = request(&self.key);
+    }
+
+    /// Draws a new key and its request.
+    #[must_use]
+    pub fn with_new_key(&self) -> Self {
+        Self::claiming(self.identity.clone())
+    }
+
+    /// The key in PEM.
+    #[must_use]
+    pub fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// What it sends to join.
+    #[must_use]
+    pub fn join_input(&self) -> Value {
+        json!({
+            "csr": self.csr, "identity": self.identity,
+            "agent": {"version": "0.1.0", "os": "Debian GNU/Linux 12", "arch": "x86_64"},
+        })
+    }
+
+    /// Joins, and keeps the certificate it is given.
+    pub async fn join(&mut self, relay: &LocalRelay, token: &str) -> Answer {
+        let answer = relay.call_as(token, "node/join", &self.join_input()).await;
+        self.keep(&answer);
+        answer
+    }
+
+    /// Renews with the same key and a new request, and keeps the certificate it is given.
+    pub async fn renew(&mut self, relay: &LocalRelay) -> Answer {
+        let answer = self.call(relay, "node/renew", &json!({"csr": request(&self.key)})).await;
+        self.keep(&answer);
+        answer
+    }
+
+    /// Calls a method with the certificate it has, on a connection of its own.
+    ///
+    /// # Panics
+    /// No answer comes.
+    pub async fn call(&self, relay: &LocalRelay, method: &str, input: &Value) -> Answer {
+        post(&self.client(relay), &relay.url(), None, method, input).await
+    }
+
+    /// A client with the certificate it has, for calls on a kept connection.
+    #[must_use]
+    pub fn client(&self, relay: &LocalRelay) -> Client {
+        let key = self.key_pem();
+        relay.client(self.certificate.as_deref().map(|chain| (chain, key.as_str())))
+    }
+
+    /// The certificate chain that it has.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&str> {
+        self.certificate.as_deref()
+    }
+
+    /// Takes another chain for its own.
+    pub fn set_certificate(&mut self, chain: Option<String>) {
+        self.certificate = chain;
+    }
+
+    fn keep(&mut self, answer: &Answer) {
+        if let (Some(leaf), Some(chain)) =
+            (answer.body["certificate"].as_str(), answer.body["chain"].as_str())
+        {
+            self.certificate = Some(format!("{leaf}{chain}"));
+        }
+    }
+}
+
+/// Calls a method of a relay.
+///
+/// # Panics
+/// No answer comes.
+#[expect(clippy::panic, reason = "a story whose relay does not answer fails")]
+pub async fn post(client: &Client, url: &str, bearer: Option<&str>, method: &str, input: &Value) -> Answer {
+    let mut request = client.post(format!("{url}/api/{method}")).header(CONTENT_TYPE, "application/json");
+    if let Some(bearer) = bearer {
+        request = request.bearer_auth(bearer);
+    }
+    let answer = request.body(input.to_string()).send().await;
+    let answer = answer.unwrap_or_else(|error| panic!("{method}: {}", relay::fault::chain(&error)));
+    let status = answer.status().as_u16();
+    let body = answer.bytes().await.unwrap_or_default();
+    Answer { status, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }
+}
+
+#[expect(clippy::panic, reason = "a test without its request fails")]
+fn request(key: &KeyPair) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, unique("machine"));
+    let request = params.serialize_request(key).and_then(|request| request.pem());
+    request.unwrap_or_else(|error| panic!("a certificate request: {error}"))
+}
+
+#[expect(clippy::panic, reason = "a test without its settings fails")]
+fn settings(data_dir: &Path, master_key: &Path, database: &Database) -> Settings {
+    let text = |path: &Path| path.display().to_string();
+    let flags = |key: &relay::config::Key| match key.name {
+        "data_dir" => Some(text(data_dir)),
+        "master_key_file" => Some(text(master_key)),
+        "listen" | "metrics_listen" => Some("127.0.0.1:0".to_owned()),
+        "database_url" => Some(database.url().to_owned()),
+        _ => None,
+    };
+    let nowhere = data_dir.join("no-relay.toml");
+    let sources = Sources { file: None, default_file: &nowhere, env: &|_| None, flags: &flags };
+    Settings::load(&sources).unwrap_or_else(|error| panic!("settings: {error}"))
+}
+
+/// A clock of the client's TLS: that of the test.
+#[derive(Debug)]
+struct TestTime(Clock);
+
+impl TimeProvider for TestTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.now().seconds()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+#[expect(clippy::panic, reason = "a test without its client fails")]
+fn client(bundle: &Path, clock: &Clock, identity: Option<(&str, &str)>) -> Client {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(read(bundle).as_bytes()));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_details(provider, Arc::new(TestTime(clock.clone())))
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|error| panic!("TLS: {error}"))
+        .with_root_certificates(roots);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
+                .unwrap_or_else(|error| panic!("a key: {error}"));
+            let config = builder.with_client_auth_cert(certificates(chain.as_bytes()), key);
+            config.unwrap_or_else(|error| panic!("a client certificate: {error}"))
+        }
+    };
+    let built = Client::builder().tls_backend_preconfigured(config).no_proxy().build();
+    built.unwrap_or_else(|error| panic!("an HTTP client: {error}"))
+}
+
+#[expect(clippy::panic, reason = "a test without its certificates fails")]
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    read.unwrap_or_else(|error| panic!("certificates in PEM: {error}"))
+}
+
+#[expect(clippy::panic, reason = "a test without the relay's files fails")]
+fn read(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.trim().to_owned()
+}

@@ -1,0 +1,49 @@
+//! What the relay promises, as stories over its API. Each runs on SQLite and on PostgreSQL, most of them against
+//! relays in the test's own process whose clock the story moves.
+#![expect(clippy::indexing_slicing, reason = "a story indexes JSON, where what is absent is null")]
+
+mod join;
+mod renewal;
+mod requests;
+mod trust;
+
+use shared::time::Timestamp;
+use tests::{Answer, Database, LocalRelay};
+
+/// When stories begin: today would do, but a fixed time makes them the same every day.
+const START: Timestamp = Timestamp::from_seconds(1_780_000_000);
+
+/// A relay on a database, its folder, and the clock of both.
+struct World {
+    home: tempfile::TempDir,
+    database: Database,
+    clock: relay::clock::Clock,
+    relay: LocalRelay,
+}
+
+impl World {
+    async fn new(database: Database) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let clock = relay::clock::Clock::manual(START);
+        let relay = LocalRelay::start(home.path(), "relay", &database, &clock).await;
+        Self { home, database, clock, relay }
+    }
+
+    /// Another relay on the same store; on SQLite there is only one, so none.
+    async fn second(&self) -> Option<LocalRelay> {
+        if self.database.kind() == tests::Kind::Sqlite {
+            return None;
+        }
+        Some(LocalRelay::start(self.home.path(), "second", &self.database, &self.clock).await)
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.clock.advance(std::time::Duration::from_secs(seconds));
+    }
+}
+
+/// What an answer came to, in one word: `200`, a reason, or a code.
+fn outcome(answer: &Answer) -> String {
+    let word = |name: &str| answer.body[name].as_str().map(str::to_owned);
+    word("reason").or_else(|| word("code")).unwrap_or_else(|| answer.status.to_string())
+}
