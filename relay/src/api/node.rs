@@ -11,6 +11,7 @@ use crate::{
         pools, secrets,
     },
 };
+use serde_json::json;
 use shared::{
     api::node::{
         HeartbeatAnswer, HeartbeatInput, JoinAnswer, JoinInput, RenewInput, SecretsAnswer, SecretsInput,
@@ -27,7 +28,23 @@ use std::collections::BTreeMap;
 /// # Errors
 /// See [`submit::submit`].
 pub async fn join(call: Call, input: JoinInput) -> Result<JoinAnswer, Fault> {
-    submit::submit(&call, &input).await
+    let joined = submit::submit(&call, &input).await;
+    call.relay.metrics.joined(&outcome(&joined));
+    joined
+}
+
+/// What a join came to, in one word for the metrics: `issued`, `deferred`, a reason or a code.
+fn outcome(joined: &Result<JoinAnswer, Fault>) -> String {
+    match joined {
+        Ok(JoinAnswer::Issued(_)) => "issued".to_owned(),
+        Ok(JoinAnswer::Deferred(_)) => "deferred".to_owned(),
+        Err(Fault::Problem(problem)) => match problem.reason {
+            Some(reason) => json!(reason).as_str().unwrap_or_default().to_owned(),
+            None => problem.code.as_str().to_owned(),
+        },
+        Err(Fault::Store(_)) => Code::Unavailable.as_str().to_owned(),
+        Err(Fault::Internal { .. }) => Code::Internal.as_str().to_owned(),
+    }
 }
 
 /// node/renew.

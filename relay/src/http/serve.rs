@@ -10,7 +10,10 @@ use http::{HeaderMap, HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
 };
 use shared::base32;
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
@@ -38,7 +41,7 @@ const MAX_REQUEST_ID: usize = 64;
 /// Serves until `stop` resolves, then drains.
 pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: impl Future<Output = ()>) {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let graceful = Arc::new(GracefulShutdown::new());
+    let graceful = GracefulShutdown::new();
     let routes = router(&app);
     tokio::pin!(stop);
     loop {
@@ -49,10 +52,10 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: im
         match accepted {
             Ok((stream, remote)) => {
                 let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-                let (app, tls, routes, graceful) =
-                    (app.clone(), tls.clone(), routes.clone(), graceful.clone());
+                let (app, tls, routes, watcher) =
+                    (app.clone(), tls.clone(), routes.clone(), graceful.watcher());
                 tokio::spawn(async move {
-                    connection(Connection { app, tls, routes, remote }, stream, &graceful).await;
+                    connection(Connection { app, tls, routes, remote }, stream, watcher).await;
                     drop(permit);
                 });
             }
@@ -64,8 +67,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: im
         }
     }
     drop(listener);
-    if let Ok(graceful) = Arc::try_unwrap(graceful).map(GracefulShutdown::shutdown) {
-        let _ = timeout(DRAIN_TIMEOUT, graceful).await;
+    if timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not finish in time and are cut off");
     }
 }
 
@@ -76,7 +79,7 @@ struct Connection {
     remote: SocketAddr,
 }
 
-async fn connection(this: Connection, stream: TcpStream, graceful: &GracefulShutdown) {
+async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
     let acceptor = TlsAcceptor::from(this.tls.config());
     // A scanner's failed handshake is no news; what a machine must know it says itself.
@@ -99,7 +102,7 @@ async fn connection(this: Connection, stream: TcpStream, graceful: &GracefulShut
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(HEADER_TIMEOUT);
     let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    let _ = graceful.watch(serving).await;
+    let _ = watcher.watch(serving).await;
 }
 
 async fn respond(app: &App, routes: axum::Router, arrival: Arrival, request: Request<Incoming>) -> Response {
