@@ -110,13 +110,12 @@ async fn hold_key(
     if renewal.key_sha256 == node.key_sha256 {
         return Ok(());
     }
-    if identities::banned(tx, &pool.site_id, &renewal.key_sha256, None, None).await?.is_some() {
-        return Err(standing::banned().into());
-    }
     identities::free_other_keys(tx, &node.id, &node.key_sha256).await?;
     let key = Identity { kind: IdentityKind::Key, value: renewal.key_sha256.clone() };
     if identities::hold(tx, &pool.site_id, &key, &node.id).await? {
-        return Ok(());
+        // Looked at once the key is held: a ban that comes later bans this node.
+        let banned = identities::banned(tx, &pool.site_id, &renewal.key_sha256, None, None).await?;
+        return if banned.is_some() { Err(standing::banned().into()) } else { Ok(()) };
     }
     let detail = "Another node holds this key; make a new key for this machine (bcd reset) and join again.";
     Err(Problem::refused(Reason::IdentityTaken, detail).into())

@@ -102,7 +102,9 @@ async fn judge_and_admit(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinA
         return replay(tx, join, &token, &pool, prior).await;
     }
     tokens::admits(&token, join.call.now)?;
-    not_banned(tx, join, &pool).await?;
+    if banned(tx, join, &pool).await? {
+        return Err(standing::banned().into());
+    }
     judge_machine(join, &token, &pool)?;
     let wanted = identity::identities_of(&join.machine, &join.key_sha256);
     let held = identities::lock(tx, &pool.site_id, &join.key_sha256, wanted.get(1)).await?;
@@ -138,12 +140,9 @@ fn pool_gone() -> Problem {
     Problem::refused(Reason::TokenRevoked, "The token's pool was deleted; ask for a token of another pool.")
 }
 
-async fn not_banned(tx: &mut Tx<'_>, join: &Submission<'_>, pool: &PoolFacts) -> Result<(), Fault> {
+async fn banned(tx: &mut Tx<'_>, join: &Submission<'_>, pool: &PoolFacts) -> Result<bool, Fault> {
     let (uuid, serial) = (join.machine.product_uuid.usable(), join.machine.serial.usable());
-    match identities::banned(tx, &pool.site_id, &join.key_sha256, uuid, serial).await? {
-        None => Ok(()),
-        Some(_) => Err(standing::banned().into()),
-    }
+    Ok(identities::banned(tx, &pool.site_id, &join.key_sha256, uuid, serial).await?.is_some())
 }
 
 /// What token and policy demand of the machine itself.
@@ -270,7 +269,11 @@ async fn write_node(
             return Err(StoreError::Race.into());
         }
     }
-    Ok(())
+    // A ban frees what it covers. Now that this node holds all of it, a ban that came between is seen: judge again.
+    match banned(tx, join, pool).await? {
+        true => Err(StoreError::Race.into()),
+        false => Ok(()),
+    }
 }
 
 async fn publish(

@@ -10,6 +10,7 @@ const LOCK: &str = "SELECT i.kind, i.value, i.node_id FROM identities i \
 const INSERT: &str = "INSERT INTO identities (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value) DO NOTHING";
 const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind = $2 AND value = $3";
+const KEYS: &str = "SELECT value FROM identities WHERE node_id = $1 AND kind = 'key' ORDER BY value LIMIT 16";
 const FREE: &str = "DELETE FROM identities WHERE node_id = $1";
 const FREE_CLAIMS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind <> 'key'";
 const FREE_OTHER_KEYS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind = 'key' AND value <> $2";
@@ -20,7 +21,7 @@ const INSERT_BAN: &str = "INSERT INTO bans (site_id, kind, value, node_id) VALUE
 const LIFT_BAN: &str = "DELETE FROM bans WHERE node_id = $1";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[LOCK, INSERT, HOLDER, FREE, FREE_CLAIMS, FREE_OTHER_KEYS, BANNED, INSERT_BAN, LIFT_BAN];
+    &[LOCK, INSERT, HOLDER, KEYS, FREE, FREE_CLAIMS, FREE_OTHER_KEYS, BANNED, INSERT_BAN, LIFT_BAN];
 
 /// Who holds the key and the other identity, the rows locked until the transaction ends.
 ///
@@ -58,6 +59,14 @@ pub async fn hold(
     }
     let holder = tx.fetch_optional(HOLDER, &[site.into(), kind.into(), value.into()]).await?;
     Ok(holder.map(|row| row.text("node_id")).transpose()?.as_deref() == Some(node.as_str()))
+}
+
+/// The keys that a node holds: that of the certificate in use, and that of the next one where it is another.
+///
+/// # Errors
+/// The store's.
+pub async fn keys(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<String>, StoreError> {
+    tx.fetch_all(KEYS, &[node.as_str().into()]).await?.iter().map(|row| row.text("value")).collect()
 }
 
 /// Frees all identities of a node.
