@@ -150,7 +150,7 @@ impl LocalRelay {
             input.extend(more);
         }
         let answer = self.call("compute/joinTokens/create", &input).await;
-        answer["token"].as_str().unwrap_or_default().to_owned()
+        answer.get("token").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 }
 
@@ -274,12 +274,14 @@ impl Machine {
     }
 
     fn keep(&mut self, answer: &Answer) {
-        if let (Some(leaf), Some(chain)) =
-            (answer.body["certificate"].as_str(), answer.body["chain"].as_str())
-        {
+        if let (Some(leaf), Some(chain)) = (text(&answer.body, "certificate"), text(&answer.body, "chain")) {
             self.certificate = Some(format!("{leaf}{chain}"));
         }
     }
+}
+
+fn text<'a>(body: &'a Value, member: &str) -> Option<&'a str> {
+    body.get(member).and_then(Value::as_str)
 }
 
 /// Calls a method of a relay.

@@ -170,6 +170,8 @@ async fn held(
     action: Action,
 ) -> Result<(Node, String), Fault> {
     let pool = named(tx, call, (&input.tenant_id, &input.pool_id), action, DecidedBy::PoolTenant).await?;
+    // Identities before nodes: the order of every change, the join's above all.
+    identities::lock_of(tx, &input.node_id).await?;
     let locked = rows::lock(tx, &input.node_id).await?.filter(|node| node.pool_id == pool.pool_id);
     let site = locked.ok_or_else(|| absent(&input.node_id))?.site_id;
     Ok((find(tx, &pool.pool_id, &input.node_id).await?, site))

@@ -217,10 +217,11 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetPool) -> Result<PoolAns
     let id = &input.pool_id;
     named(tx, call, (&input.tenant_id, id), Action::PoolsDelete, DecidedBy::SiteOwner).await?;
     let pool = held(tx, id).await?;
-    // Tokens first: a join in flight spends its token and writes its node in one commit, so one of the two is seen.
     if token_views::any_live(tx, id.as_str(), call.now).await? {
         return Err(invalid_state(format!("The pool {id} has live join tokens; revoke them first.")));
     }
+    // Those that are over are revoked too: that waits for a join in flight, whose node is then seen.
+    token_views::revoke_all(tx, id.as_str(), call.now).await?;
     if node_views::any_unreleased(tx, id.as_str()).await? {
         return Err(invalid_state(format!(
             "The pool {id} has nodes that are not released; release them first."

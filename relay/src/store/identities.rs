@@ -10,6 +10,7 @@ const LOCK: &str = "SELECT i.kind, i.value, i.node_id FROM identities i \
 const INSERT: &str = "INSERT INTO identities (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value) DO NOTHING";
 const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind = $2 AND value = $3";
+const LOCK_OF: &str = "SELECT value FROM identities WHERE node_id = $1 ORDER BY kind, value";
 const KEYS: &str = "SELECT value FROM identities WHERE node_id = $1 AND kind = 'key' ORDER BY value LIMIT 16";
 const FREE: &str = "DELETE FROM identities WHERE node_id = $1";
 const FREE_CLAIMS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind <> 'key'";
@@ -21,7 +22,7 @@ const INSERT_BAN: &str = "INSERT INTO bans (site_id, kind, value, node_id) VALUE
 const LIFT_BAN: &str = "DELETE FROM bans WHERE node_id = $1";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[LOCK, INSERT, HOLDER, KEYS, FREE, FREE_CLAIMS, FREE_OTHER_KEYS, BANNED, INSERT_BAN, LIFT_BAN];
+    &[LOCK, LOCK_OF, INSERT, HOLDER, KEYS, FREE, FREE_CLAIMS, FREE_OTHER_KEYS, BANNED, INSERT_BAN, LIFT_BAN];
 
 /// Who holds the key and the other identity, the rows locked until the transaction ends.
 ///
@@ -41,6 +42,14 @@ pub async fn lock(
         Ok(Held { identity, node: row.parsed("node_id")? })
     });
     held.collect()
+}
+
+/// Locks what a node holds until the transaction ends.
+///
+/// # Errors
+/// The store's.
+pub async fn lock_of(tx: &mut Tx<'_>, node: &NodeId) -> Result<(), StoreError> {
+    tx.lock_all(LOCK_OF, &[node.as_str().into()]).await.map(drop)
 }
 
 /// Makes a node the holder of an identity; says whether it is (it may have been before).

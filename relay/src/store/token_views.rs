@@ -20,8 +20,9 @@ const INSERT: &str = "INSERT INTO join_tokens (id, tenant_id, pool_id, secret_sh
     expect, allow_reclaim, hosted, created_at, created_by, expires_at) \
     VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING";
 const REVOKE: &str = "UPDATE join_tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
+const REVOKE_ALL: &str = "UPDATE join_tokens SET revoked_at = $2 WHERE pool_id = $1 AND revoked_at IS NULL";
 
-pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, LIVE, INSERT, REVOKE];
+pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, LIVE, INSERT, REVOKE, REVOKE_ALL];
 
 /// Which tokens a page shows.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +71,14 @@ pub async fn page(
 /// The store's.
 pub async fn any_live(tx: &mut Tx<'_>, pool_id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(tx.fetch_optional(LIVE, &[pool_id.into(), now.into()]).await?.is_some())
+}
+
+/// Revokes every token of a pool; waits for the joins that are on their way with one.
+///
+/// # Errors
+/// The store's.
+pub async fn revoke_all(tx: &mut Tx<'_>, pool_id: &str, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(REVOKE_ALL, &[pool_id.into(), now.into()]).await.map(drop)
 }
 
 /// Writes a new, unused token.
