@@ -1,6 +1,7 @@
 //! What the relay promises, as stories over its API. Each runs on SQLite and on PostgreSQL, most of them against
 //! relays in the test's own process whose clock the story moves.
 #![expect(clippy::indexing_slicing, reason = "a story indexes JSON, where what is absent is null")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a story whose world is not as it should be fails")]
 
 mod join;
 mod renewal;
