@@ -29,7 +29,14 @@ use std::collections::BTreeMap;
 /// See [`submit::submit`].
 pub async fn join(call: Call, input: JoinInput) -> Result<JoinAnswer, Fault> {
     let joined = submit::submit(&call, &input).await;
-    call.relay.metrics.joined(&outcome(&joined));
+    let outcome = outcome(&joined);
+    call.relay.metrics.joined(&outcome);
+    let node = match &joined {
+        Ok(JoinAnswer::Issued(issued)) => Some(tracing::field::display(issued.node_id.clone())),
+        Ok(JoinAnswer::Deferred(_)) | Err(_) => None,
+    };
+    let (token, remote, request_id) = (call.join_token()?, call.remote, &call.request_id);
+    tracing::info!(%token, node, %remote, request_id, outcome, "a machine asked to join");
     joined
 }
 
