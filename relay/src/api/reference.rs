@@ -9,7 +9,10 @@ use shared::{
     api::{Kind, Method, Status, access::ACTIONS},
     problem::{Code, Reason},
 };
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
 /// How deep a type is shown.
 const MAX_DEPTH: usize = 6;
@@ -59,52 +62,68 @@ fn group(page: &mut String, name: &str, methods: &[&Method]) {
         );
     }
     page.push('\n');
+    // What a group's methods answer is shown at the first of them.
+    let mut shown = BTreeSet::new();
     for method in methods {
         let _ = writeln!(page, "### {}\n\n`POST {}`: {}\n", method.name, method.path(), method.summary);
-        fields(page, "Input", TypeSchema::of(method.input).root(), true);
-        fields(page, "Output", TypeSchema::of(method.output).root(), false);
+        fields(page, "Input", TypeSchema::of(method.input).root(), &mut BTreeSet::new());
+        fields(page, "Output", TypeSchema::of(method.output).root(), &mut shown);
     }
 }
 
-fn fields(page: &mut String, title: &str, root: Node<'_>, input: bool) {
+fn fields(page: &mut String, title: &str, root: Node<'_>, shown: &mut BTreeSet<String>) {
     let mut rows = Vec::new();
-    collect(root, "", MAX_DEPTH, &mut rows);
+    collect(root, "", MAX_DEPTH, shown, &mut rows);
     if rows.is_empty() {
         let _ = writeln!(page, "{title}: an empty object.\n");
         return;
     }
-    let _ = writeln!(
-        page,
-        "| {} | type | {} | |",
-        title.to_lowercase(),
-        if input { "required" } else { "always" }
-    );
+    let always = if title == "Input" { "required" } else { "always" };
+    let _ = writeln!(page, "| {} | type | {always} | |", title.to_lowercase());
     page.push_str("|---|---|---|---|\n");
-    for (path, member) in rows {
+    for Row { path, member, note } in rows {
         let required = if member.required { "yes" } else { "" };
-        let rule = rules(member.node);
-        let text = member.node.description();
-        let gap = if rule.is_empty() || text.is_empty() { "" } else { " " };
-        let _ = writeln!(page, "| {path} | {} | {required} | {text}{gap}{rule} |", type_name(member.node));
+        let words = [member.node.description(), rules(member.node), note.to_owned()];
+        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let _ = writeln!(page, "| {path} | {} | {required} | {} |", type_name(member.node), words.join(" "));
     }
     page.push('\n');
 }
 
-/// The members below a node, each with its path; lists as `name[]`, maps as `name.*`.
-fn collect<'a>(node: Node<'a>, path: &str, depth: usize, rows: &mut Vec<(String, Member<'a>)>) {
+/// A line of a table of fields.
+struct Row<'a> {
+    path: String,
+    member: Member<'a>,
+    note: &'static str,
+}
+
+/// The members below a node, each with its path; lists as `name[]`, maps as `name.*`. A type in `shown` is not shown
+/// again.
+fn collect<'a>(
+    node: Node<'a>,
+    path: &str,
+    depth: usize,
+    shown: &mut BTreeSet<String>,
+    rows: &mut Vec<Row<'a>>,
+) {
     if depth == 0 {
         return;
     }
     for alternative in node.alternatives() {
-        collect(alternative, path, depth - 1, rows);
+        collect(alternative, path, depth - 1, shown, rows);
     }
     for member in node.members() {
         let here = if path.is_empty() { member.name.to_owned() } else { format!("{path}.{}", member.name) };
-        rows.push((here.clone(), member));
-        match (member.node.shape(), member.node.items()) {
-            (Shape::List, Some(items)) => collect(items, &format!("{here}[]"), depth - 1, rows),
-            (Shape::Map, Some(items)) => collect(items, &format!("{here}.*"), depth - 1, rows),
-            _ => collect(member.node, &here, depth - 1, rows),
+        let (inner, below) = match (member.node.shape(), member.node.items()) {
+            (Shape::List, Some(items)) => (items, format!("{here}[]")),
+            (Shape::Map, Some(items)) => (items, format!("{here}.*")),
+            _ => (member.node, here.clone()),
+        };
+        let is_object = inner.shape() == Shape::Object;
+        let again = is_object && inner.type_name().is_some_and(|name| !shown.insert(name.to_owned()));
+        rows.push(Row { path: here, member, note: if again { "As above." } else { "" } });
+        if !again {
+            collect(inner, &below, depth - 1, shown, rows);
         }
     }
 }
@@ -112,7 +131,7 @@ fn collect<'a>(node: Node<'a>, path: &str, depth: usize, rows: &mut Vec<(String,
 fn type_name(node: Node<'_>) -> String {
     let items = |node: Node<'_>| node.items().map_or_else(|| "any".to_owned(), type_name);
     match node.shape() {
-        Shape::Object => "object".to_owned(),
+        Shape::Object => node.type_name().unwrap_or("object").to_owned(),
         Shape::Map => format!("{} by name", items(node)),
         Shape::List => format!("list of {}", items(node)),
         Shape::Secret => "secret string".to_owned(),
@@ -144,6 +163,9 @@ fn rules(node: Node<'_>) -> String {
     }
     if let Some(pattern) = node.keyword("pattern").and_then(Value::as_str) {
         rules.push(format!("`{}`", pattern.replace('|', "\\|")));
+    }
+    if let Some(word) = node.keyword("const").and_then(Value::as_str) {
+        rules.push(format!("`{word}`"));
     }
     let choices = node.choices();
     if !choices.is_empty() {

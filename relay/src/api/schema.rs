@@ -101,11 +101,16 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The members of an object, in the order of the type.
+    /// The members of an object, in the order of the type; those that stand here before those of what it refers to.
     #[must_use]
     pub fn members(self) -> Vec<Member<'a>> {
-        let Some(Value::Object(properties)) = self.keyword("properties") else { return Vec::new() };
-        let required = self.keyword("required").and_then(Value::as_array);
+        let parts = [Some(self.here), self.target()];
+        parts.into_iter().flatten().flat_map(|part| self.members_of(part)).collect()
+    }
+
+    fn members_of(self, part: &'a Value) -> Vec<Member<'a>> {
+        let Some(Value::Object(properties)) = part.get("properties") else { return Vec::new() };
+        let required = part.get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
         let member = |(name, here): (&'a String, &'a Value)| Member {
             name,
@@ -113,6 +118,12 @@ impl<'a> Node<'a> {
             required: is_required(name),
         };
         properties.iter().map(member).collect()
+    }
+
+    /// The name of the type that it refers to, if it does.
+    #[must_use]
+    pub fn type_name(self) -> Option<&'a str> {
+        self.here.get("$ref")?.as_str()?.rsplit('/').next()
     }
 
     /// The member at a path of dots.
@@ -153,15 +164,14 @@ impl<'a> Node<'a> {
     }
 
     fn target(self) -> Option<&'a Value> {
-        let name = self.here.get("$ref")?.as_str()?.rsplit('/').next()?;
-        self.definitions.get(name)
+        self.definitions.get(self.type_name()?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shared::api::{join_tokens, nodes, secrets};
+    use shared::api::{join_tokens, node, nodes, secrets};
 
     #[test]
     fn members_are_found_through_references() {
@@ -177,6 +187,16 @@ mod tests {
         let required: Vec<&str> = root.members().iter().filter(|m| m.required).map(|m| m.name).collect();
         assert_eq!(required, ["tenantId", "poolId", "ttlSeconds", "idempotencyKey"]);
         assert!(root.at("expect.colour").is_none());
+    }
+
+    #[test]
+    fn alternatives_show_their_tag_and_their_type() {
+        let schema = TypeSchema::of(node::JOIN.method.output);
+        let alternatives = schema.root().alternatives();
+        let names =
+            |node: &Node<'_>| node.members().iter().map(|member| member.name.to_owned()).collect::<Vec<_>>();
+        assert!(names(&alternatives[0]).starts_with(&["status".into(), "nodeId".into()]));
+        assert!(names(&alternatives[1]).starts_with(&["status".into(), "joinRequestId".into()]));
     }
 
     #[test]

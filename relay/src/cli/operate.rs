@@ -31,12 +31,15 @@ pub(super) fn run(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Exit {
         Ok(()) => Exit::Ok,
         Err(failure) => {
             terminal::say(&format_args!("{} {}: {}", verb.group, verb.name, shown(&failure.to_string())));
+            for hint in failure.hints() {
+                terminal::say(&format_args!("  {}", shown(hint)));
+            }
             failure.exit()
         }
     }
 }
 
-/// Why a verb failed, before or beside its call; the call's own refusal is told by [`refused`].
+/// Why a verb failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -44,7 +47,10 @@ enum Failure {
     #[error(transparent)]
     SecretFile(#[from] input::SecretFileError),
     #[error(transparent)]
-    Call(#[from] CallError),
+    SetUp(#[from] CallError),
+    /// The call itself, and what helps a person with it.
+    #[error("{0}")]
+    Call(CallError, Vec<String>),
     #[error("write {0}: {1}")]
     SecretOut(PathBuf, io::Error),
     #[error(
@@ -59,11 +65,18 @@ impl Failure {
     fn exit(&self) -> Exit {
         match self {
             Self::Target(TargetError::NoToken) => Exit::Unauthenticated,
+            Self::Target(TargetError::Listen(_)) => Exit::TryAgain,
             Self::Target(_) | Self::SecretFile(_) => Exit::Usage,
-            Self::Call(CallError::Problem(problem)) => problem.code.into(),
-            Self::Call(CallError::Transport { .. }) => Exit::TryAgain,
-            Self::Call(_) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => Exit::Refused,
+            Self::Call(CallError::Problem(problem), _) => problem.code.into(),
+            Self::Call(CallError::Transport { .. }, _) => Exit::TryAgain,
+            Self::SetUp(_) | Self::Call(..) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => {
+                Exit::Refused
+            }
         }
+    }
+
+    fn hints(&self) -> &[String] {
+        if let Self::Call(_, hints) = self { hints } else { &[] }
     }
 }
 
@@ -72,13 +85,10 @@ fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Fai
     let relay = Relay::new(&target)?;
     let input = input::build(verb, flags, &mut surroundings(world, &mut io::stdin().lock()))?;
     let out = secret_out(flags, world)?;
-    let answer = match tokio_runtime()?.block_on(fetch(verb, &relay, &input)) {
-        Ok(answer) => answer,
-        Err(error) => {
-            explain(verb, &error, &input);
-            return Err(error.into());
-        }
-    };
+    let answer = tokio_runtime()?.block_on(fetch(verb, &relay, &input)).map_err(|error| {
+        let hints = hints(verb, &error, &input);
+        Failure::Call(error, hints)
+    })?;
     let answer = keep_secret(verb, answer, out)?;
     let format = flags.get_one::<Format>(ids::OUTPUT).copied();
     if let Some(cursor) = answer.get("cursor").and_then(Value::as_str) {
@@ -144,19 +154,15 @@ async fn all_pages(relay: &Relay, path: &str, input: &Value, list: &str) -> Resu
     Ok(Value::Object(answer))
 }
 
-/// What helps a person with a refusal, beside its detail: each bad field by its flag, the request, how to retry.
-fn explain(verb: &Verb, error: &CallError, input: &Input) {
-    if let CallError::Problem(problem) = error {
-        for line in refused(verb, problem) {
-            terminal::say(&format_args!("  {}", shown(&line)));
-        }
-    }
-    if let Some(key) = &input.idempotency_key {
-        terminal::say(&format_args!(
-            "  to try again without doing it twice: --idempotency-key {}",
-            shown(key)
-        ));
-    }
+/// What helps a person with a failed call, beside its detail: each bad field by its flag, the request, how to retry.
+fn hints(verb: &Verb, error: &CallError, input: &Input) -> Vec<String> {
+    let mut lines = match error {
+        CallError::Problem(problem) => refused(verb, problem),
+        _ => Vec::new(),
+    };
+    let key = input.idempotency_key.as_ref();
+    lines.extend(key.map(|key| format!("to try again without doing it twice: --idempotency-key {key}")));
+    lines
 }
 
 fn refused(verb: &Verb, problem: &Problem) -> Vec<String> {
@@ -225,10 +231,11 @@ mod tests {
         for (failure, exit) in [
             (Failure::Target(TargetError::NoToken), 3),
             (Failure::Target(TargetError::NoRelay), 2),
-            (Failure::Call(transport), 75),
-            (Failure::Call(untrusted), 1),
-            (Failure::Call(problem(Code::NotFound)), 4),
-            (Failure::Call(problem(Code::Unavailable)), 75),
+            (Failure::Target(TargetError::Listen("x".into())), 75),
+            (Failure::Call(transport, vec![]), 75),
+            (Failure::Call(untrusted, vec![]), 1),
+            (Failure::Call(problem(Code::NotFound), vec![]), 4),
+            (Failure::Call(problem(Code::Unavailable), vec![]), 75),
             (Failure::NoSecret("token".into()), 1),
         ] {
             assert_eq!(failure.exit().number(), exit, "{failure}");

@@ -50,16 +50,16 @@ pub(super) enum TargetError {
     #[error("find the relay: its address {0}")]
     Url(#[from] crate::config::InvalidRelayUrl),
     /// A relay's folder doesn't say where it listens.
-    #[error("find the relay: {0} must hold an address and a port; is the relay of this folder running?")]
+    #[error("find the relay: {} does not say where it listens; start the relay of this folder", .0.display())]
     Listen(PathBuf),
     /// No credential.
     #[error("find a credential: give --token-file FILE (or RELAY_TOKEN_FILE)")]
     NoToken,
     /// The file is no credential.
-    #[error("find a credential: {0} must hold one line of visible characters")]
+    #[error("find a credential: {} must hold one line of visible characters", .0.display())]
     Token(PathBuf),
     /// A file can't be read.
-    #[error("read {path}: {source}")]
+    #[error("read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -106,8 +106,14 @@ impl Target {
 
 /// The address in a relay's `listen` file. One that listens everywhere is met on the loopback.
 pub(super) fn listening(path: &Path) -> Result<RelayUrl, TargetError> {
-    let text = read(path, MAX_TOKEN_BYTES)?;
-    let address: SocketAddr = text.trim().parse().map_err(|_| TargetError::Listen(path.to_owned()))?;
+    let nowhere = || TargetError::Listen(path.to_owned());
+    let text = match read(path, MAX_TOKEN_BYTES) {
+        Err(TargetError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Err(nowhere());
+        }
+        other => other?,
+    };
+    let address: SocketAddr = text.trim().parse().map_err(|_| nowhere())?;
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -194,6 +200,8 @@ mod tests {
             assert!(matches!(Target::find(&said), Err(TargetError::Token(_))), "{text:?}");
         }
         fs::write(dir.path().join("listen"), "everywhere").unwrap();
+        assert!(matches!(Target::find(&said), Err(TargetError::Listen(_))));
+        fs::remove_file(dir.path().join("listen")).unwrap();
         assert!(matches!(Target::find(&said), Err(TargetError::Listen(_))));
         assert!(matches!(Target::find(&Said::default()), Err(TargetError::NoRelay)));
         let bad = Said { relay: Some("http://x".into()), ..Said::default() };

@@ -7,44 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn rows() -> Vec<Method> {
-    use shared::api::*;
-    vec![
-        join_tokens::CREATE.method,
-        join_tokens::LIST.method,
-        join_tokens::REVOKE.method,
-        node::JOIN.method,
-        node::RENEW.method,
-        node::HEARTBEAT.method,
-        node::SECRETS.method,
-        nodes::LIST.method,
-        nodes::GET.method,
-        nodes::BAN.method,
-        nodes::UNBAN.method,
-        nodes::RELEASE.method,
-        pools::CREATE.method,
-        pools::GET.method,
-        pools::LIST.method,
-        pools::UPDATE.method,
-        pools::DELETE.method,
-        projects::CREATE.method,
-        projects::GET.method,
-        projects::LIST.method,
-        projects::UPDATE.method,
-        projects::DELETE.method,
-        secrets::PUT.method,
-        secrets::LIST.method,
-        secrets::REMOVE.method,
-        sites::CREATE.method,
-        sites::GET.method,
-        sites::LIST.method,
-        sites::UPDATE.method,
-        sites::DELETE.method,
-        tenants::CREATE.method,
-        tenants::GET.method,
-        tenants::LIST.method,
-        tenants::UPDATE.method,
-        tenants::DELETE.method,
-    ]
+    crate::api::registry().unwrap().methods().copied().collect()
 }
 
 fn verbs() -> Vec<Verb> {
@@ -230,5 +193,14 @@ fn pages_are_made_of_the_whole_command_line() {
     assert!(folder.path().join("relay-join-tokens-create.1").exists());
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         assert!(pages::completion(tree::command(&verbs), shell).contains("join-tokens"), "{shell}");
+    }
+}
+
+#[test]
+fn the_reference_and_the_openapi_document_are_fresh() {
+    for (name, text) in pages::references(&rows()) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let stored = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(stored == text, "{name} is stale; run: cargo run -p relay -- reference --write relay");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{App, Arrival, problem};
 use crate::{
+    api,
     ca::{CaState, Domain, Revoked},
     fault::Fault,
     store::certificates,
@@ -17,7 +18,7 @@ use shared::{
     api::Phase,
     problem::{Code, Problem},
 };
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 type Shared = State<Arc<App>>;
 
@@ -41,6 +42,16 @@ pub(super) async fn readyz(State(app): Shared, Extension(arrival): Extension<Arr
 pub(super) async fn version() -> Response {
     let phases: Vec<&str> = Phase::ALL.iter().map(|phase| phase.as_str()).collect();
     document(&json!({"version": env!("CARGO_PKG_VERSION"), "phases": phases}))
+}
+
+/// `GET /api/openapi.json`: made once, since the table never changes while the relay runs.
+pub(super) async fn openapi(State(app): Shared, Extension(arrival): Extension<Arrival>) -> Response {
+    static DOCUMENT: OnceLock<String> = OnceLock::new();
+    if let Err(refused) = limited(&app, &arrival) {
+        return refused;
+    }
+    let text = DOCUMENT.get_or_init(|| api::document::openapi(app.registry.methods()).to_string());
+    problem::json(text.as_bytes().to_vec())
 }
 
 /// `GET /api/trust-bundle`.

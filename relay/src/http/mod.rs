@@ -70,6 +70,7 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/livez", get(documents::livez))
         .route("/readyz", get(documents::readyz))
         .route("/api/version", get(documents::version))
+        .route("/api/openapi.json", get(documents::openapi))
         .route("/api/trust-bundle", get(documents::platform_bundle))
         .route("/api/trust-bundle/tenant", get(documents::tenant_bundle))
         .route("/crl/{issuer}", get(documents::crl));
