@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a story whose world is not as it should be fails")]
 
 mod join;
+mod operator;
 mod renewal;
 mod requests;
 mod trust;
