@@ -49,6 +49,23 @@ async fn a_database_from_the_future_is_refused_and_untouched() {
 }
 
 #[tokio::test]
+async fn what_is_pending_is_told_without_doing_it() {
+    on_both(async |store| {
+        let (one, two) = (versions(&[FIRST]), versions(&[FIRST, SECOND]));
+        pending(&store, &one).await.unwrap_err();
+        migrate(&store, &one).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(pending(&store, &two).await.unwrap(), Applied { from: 1, to: 2 });
+        }
+        migrate(&store, &two).await.unwrap();
+        assert_eq!(pending(&store, &two).await.unwrap(), Applied { from: 2, to: 2 });
+        let error = pending(&store, &one).await.unwrap_err();
+        assert!(matches!(error, StoreError::NewerSchema { found: 2, known: 1 }), "{error:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_version_that_fails_leaves_nothing() {
     on_both(async |store| {
         migrate(&store, &versions(&[FIRST, BROKEN])).await.unwrap_err();
