@@ -20,7 +20,7 @@ use crate::{
 };
 use axum::{
     Router,
-    body::Body,
+    body::{Body, HttpBody as _},
     extract::{Request, State},
     response::Response,
     routing::{get, post},
@@ -215,13 +215,18 @@ fn charge(relay: &Context, caller: &Caller) -> Result<(), Problem> {
 
 /// The whole body, bounded in size and time.
 async fn read(body: Body) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("The body is over {MAX_BODY_BYTES} bytes.");
+        Problem::new(Code::PayloadTooLarge, detail)
+    };
+    // What its own length says needs no waiting for.
+    if body.size_hint().lower() > MAX_BODY_BYTES as u64 {
+        return Err(too_large());
+    }
     let collected = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect());
     match collected.await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let detail = format!("The body is over {MAX_BODY_BYTES} bytes.");
-            Err(Problem::new(Code::PayloadTooLarge, detail))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(_)) | Err(_) => Err(Problem::invalid_field("", "must arrive whole, within 20 seconds")),
     }
 }
