@@ -89,11 +89,10 @@ impl Life {
     /// What is next and when (since boot); `None` if it is over.
     #[must_use]
     pub fn next(&self) -> Option<(Duration, Action)> {
-        let now = self.node.host.boot();
         let node = match &self.node.stored.state {
             State::Final(_) => return None,
             State::Enrolled(node) if !self.rejoins => node,
-            _ => return Some((self.join.at.max(now), Action::Join)),
+            _ => return Some((self.join.at.max(self.node.host.boot()), Action::Join)),
         };
         let renewal = if self.wants_renewal {
             node.issued_at.plus_seconds(renew::MIN_INTERVAL_SECONDS)
@@ -107,7 +106,8 @@ impl Life {
         let heartbeat = (self.heartbeat.at, Action::Heartbeat);
         let secrets = (self.wants_secrets && secrets::may_have(&self.node))
             .then_some((self.secrets_due.at, Action::Secrets));
-        // Of what is overdue, the renewal goes first.
+        // Of what is overdue, the renewal goes first: the clock is read after it, so that all of that is due at once.
+        let now = self.node.host.boot();
         let held = |(at, action): (Duration, Action)| (at.max(now), action);
         [renewal, heartbeat].into_iter().chain(secrets).map(held).min_by_key(|(at, _)| *at)
     }
