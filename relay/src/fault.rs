@@ -38,11 +38,14 @@ impl Fault {
             Self::Problem(problem) => *problem,
             Self::Store(error) if error.is_transient() => {
                 tracing::warn!(method, request_id, error = chain(&error), "the store is not available");
-                Problem::new(
-                    Code::Unavailable,
-                    "The relay's store is not available now; nothing was changed. Try again.",
-                )
-                .retry_after(2)
+                let detail = match error {
+                    StoreError::OutcomeUnknown(_) => {
+                        "The relay's store failed while it kept a change, so whether it did isn't known. \
+                         Try again: every call may be sent again as it is."
+                    }
+                    _ => "The relay's store is not available now; nothing was changed. Try again.",
+                };
+                Problem::new(Code::Unavailable, detail).retry_after(2)
             }
             fault => {
                 tracing::error!(method, request_id, error = chain(&fault), "a call failed");
