@@ -32,6 +32,18 @@ impl Bcd {
         bcd
     }
 
+    /// The same machine, whose way to the relay leads over another address.
+    #[must_use]
+    pub fn over(&self, url: &str) -> Self {
+        let mut flags = self.flags.clone();
+        if let Some(told) = flags.iter().position(|flag| flag == "--relay")
+            && let Some(address) = flags.get_mut(told + 1)
+        {
+            url.clone_into(address);
+        }
+        Self { home: self.home.clone(), flags }
+    }
+
     /// Replaces the join token.
     ///
     /// # Panics

@@ -1,8 +1,9 @@
 //! A database of a test's own: a new SQLite file, or a new database on the PostgreSQL that `tests/run` started.
 
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use std::{
     future::Future,
+    path::Path,
     sync::atomic::{AtomicU32, Ordering},
     thread,
 };
@@ -29,6 +30,7 @@ pub struct Database {
 enum Place {
     Folder(TempDir),
     Server { url: String, name: String },
+    Elsewhere,
 }
 
 impl Database {
@@ -42,6 +44,12 @@ impl Database {
             tempfile::tempdir().unwrap_or_else(|error| fail(&format!("a temporary folder: {error}")));
         let url = format!("sqlite://{}", folder.path().join("relay.sqlite").display());
         Self { url, place: Place::Folder(folder) }
+    }
+
+    /// A file that somebody else makes and keeps.
+    #[must_use]
+    pub fn file(path: &Path) -> Self {
+        Self { url: format!("sqlite://{}", path.display()), place: Place::Elsewhere }
     }
 
     /// A new database on the server of the tests.
@@ -66,11 +74,66 @@ impl Database {
         &self.url
     }
 
+    /// Where SQLite keeps its files.
+    #[must_use]
+    pub fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Folder(folder) => Some(folder.path()),
+            Place::Server { .. } | Place::Elsewhere => None,
+        }
+    }
+
+    /// The number that a query answers, seen from outside of any relay: `SELECT COUNT(*) FROM joins`.
+    ///
+    /// # Panics
+    /// It answers none.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let answered = async {
+            let mut connection = self.connect().await?;
+            sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await
+        };
+        answered.await.unwrap_or_else(|error| fail(&format!("{sql}: {error}")))
+    }
+
+    /// Every row of every table as text.
+    ///
+    /// # Panics
+    /// It can't be read.
+    pub async fn dump(&self) -> String {
+        self.rows().await.unwrap_or_else(|error| fail(&format!("reading it all: {error}"))).join("\n")
+    }
+
+    async fn rows(&self) -> Result<Vec<String>, sqlx::Error> {
+        let mut connection = self.connect().await?;
+        let tables = match self.kind() {
+            Kind::Sqlite => {
+                "SELECT name, (SELECT group_concat('quote(' || name || ')', ' || ') FROM pragma_table_info(t.name)) \
+                 FROM sqlite_master t WHERE type = 'table'"
+            }
+            Kind::Postgres => {
+                "SELECT table_name::TEXT, 't::TEXT' FROM information_schema.tables WHERE table_schema = 'public'"
+            }
+        };
+        let tables: Vec<(String, String)> = sqlx::query_as(tables).fetch_all(&mut connection).await?;
+        let mut all = Vec::new();
+        for (table, columns) in tables {
+            let sql = AssertSqlSafe(format!("SELECT {columns} FROM {table} t"));
+            let rows: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut connection).await?;
+            all.extend(rows);
+        }
+        Ok(all)
+    }
+
+    async fn connect(&self) -> Result<AnyConnection, sqlx::Error> {
+        sqlx::any::install_default_drivers();
+        AnyConnection::connect(&self.url).await
+    }
+
     /// Which database it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self.place {
-            Place::Folder(_) => Kind::Sqlite,
+            Place::Folder(_) | Place::Elsewhere => Kind::Sqlite,
             Place::Server { .. } => Kind::Postgres,
         }
     }
@@ -82,6 +145,7 @@ impl Drop for Database {
             Place::Folder(folder) => drop(std::fs::remove_dir_all(folder.path())),
             // The server itself goes at the end of the run; a failure here must not hide the test's own.
             Place::Server { url, name } => drop(execute(url, vec![drop_database(name)])),
+            Place::Elsewhere => {}
         }
     }
 }
@@ -145,6 +209,6 @@ mod tests {
         let path = database.url().strip_prefix("sqlite://").unwrap().to_owned();
         std::fs::write(&path, "x").unwrap();
         drop(database);
-        assert!(!std::path::Path::new(&path).exists());
+        assert!(!Path::new(&path).exists());
     }
 }

@@ -6,19 +6,23 @@
 #![forbid(unsafe_code)]
 
 mod bcd;
+pub mod client;
 mod database;
 mod local;
 mod machine;
 mod programs;
 mod relay;
+mod wire;
 
 pub use self::{
     bcd::{Bcd, BcdProcess},
+    client::{post, try_post},
     database::{Database, Kind},
-    local::{LocalRelay, Machine, post, unique},
+    local::{LocalRelay, Machine, unique},
     machine::FakeMachine,
     programs::{Finished, program},
     relay::{Answer, RelayProcess},
+    wire::{Fault, Wire},
 };
 
 /// Makes two tests of one story, an async function of a [`Database`]: on SQLite and on PostgreSQL.

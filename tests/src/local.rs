@@ -1,7 +1,10 @@
 //! A relay in the test's own process: real TLS on a free port, a clock that the test moves, and simulated machines
 //! that speak to it. For what needs no second process: most of the API's behaviour.
 
-use crate::{Answer, Database};
+use crate::{
+    Answer, Database,
+    client::{Identity, client, post},
+};
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use relay::{
     clock::Clock,
@@ -10,12 +13,7 @@ use relay::{
     random::Random,
     server::Relay,
 };
-use reqwest::{Client, header::CONTENT_TYPE};
-use rustls::{
-    ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
-    time_provider::TimeProvider,
-};
+use reqwest::Client;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -114,10 +112,17 @@ impl LocalRelay {
     /// A client that trusts this relay, with a certificate chain and key in PEM where one is given.
     ///
     /// # Panics
-    /// The chain is not of the key.
+    /// They are no PEM.
     #[must_use]
     pub fn client(&self, identity: Option<(&str, &str)>) -> Client {
-        client(&self.data_dir.join("trust-bundle.pem"), &self.clock, identity)
+        let identity = identity.map(|(chain, key)| Identity::from_pem(chain, key));
+        client(&self.ca_bundle(), &self.clock, identity)
+    }
+
+    /// The file with the CA certificate that the relay's own certificate comes from.
+    #[must_use]
+    pub fn ca_bundle(&self) -> PathBuf {
+        self.data_dir.join("trust-bundle.pem")
     }
 
     /// Calls a method (`compute/pools/get`) with a bearer's credential.
@@ -273,7 +278,8 @@ impl Machine {
         self.certificate = chain;
     }
 
-    fn keep(&mut self, answer: &Answer) {
+    /// Keeps the certificate that an answer gave, if it gave one.
+    pub fn keep(&mut self, answer: &Answer) {
         if let (Some(leaf), Some(chain)) = (text(&answer.body, "certificate"), text(&answer.body, "chain")) {
             self.certificate = Some(format!("{leaf}{chain}"));
         }
@@ -282,23 +288,6 @@ impl Machine {
 
 fn text<'a>(body: &'a Value, member: &str) -> Option<&'a str> {
     body.get(member).and_then(Value::as_str)
-}
-
-/// Calls a method of a relay.
-///
-/// # Panics
-/// No answer comes.
-#[expect(clippy::panic, reason = "a story whose relay does not answer fails")]
-pub async fn post(client: &Client, url: &str, bearer: Option<&str>, method: &str, input: &Value) -> Answer {
-    let mut request = client.post(format!("{url}/api/{method}")).header(CONTENT_TYPE, "application/json");
-    if let Some(bearer) = bearer {
-        request = request.bearer_auth(bearer);
-    }
-    let answer = request.body(input.to_string()).send().await;
-    let answer = answer.unwrap_or_else(|error| panic!("{method}: {}", relay::fault::chain(&error)));
-    let status = answer.status().as_u16();
-    let body = answer.bytes().await.unwrap_or_default();
-    Answer { status, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }
 }
 
 #[expect(clippy::panic, reason = "a test without its request fails")]
@@ -322,45 +311,6 @@ fn settings(data_dir: &Path, master_key: &Path, database: &Database) -> Settings
     let nowhere = data_dir.join("no-relay.toml");
     let sources = Sources { file: None, default_file: &nowhere, env: &|_| None, flags: &flags };
     Settings::load(&sources).unwrap_or_else(|error| panic!("settings: {error}"))
-}
-
-/// A clock of the client's TLS: that of the test.
-#[derive(Debug)]
-struct TestTime(Clock);
-
-impl TimeProvider for TestTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.0.now().seconds()).ok()?;
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
-    }
-}
-
-#[expect(clippy::panic, reason = "a test without its client fails")]
-fn client(bundle: &Path, clock: &Clock, identity: Option<(&str, &str)>) -> Client {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(read(bundle).as_bytes()));
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_details(provider, Arc::new(TestTime(clock.clone())))
-        .with_safe_default_protocol_versions()
-        .unwrap_or_else(|error| panic!("TLS: {error}"))
-        .with_root_certificates(roots);
-    let config = match identity {
-        None => builder.with_no_client_auth(),
-        Some((chain, key)) => {
-            let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-                .unwrap_or_else(|error| panic!("a key: {error}"));
-            let config = builder.with_client_auth_cert(certificates(chain.as_bytes()), key);
-            config.unwrap_or_else(|error| panic!("a client certificate: {error}"))
-        }
-    };
-    let built = Client::builder().tls_backend_preconfigured(config).no_proxy().build();
-    built.unwrap_or_else(|error| panic!("an HTTP client: {error}"))
-}
-
-#[expect(clippy::panic, reason = "a test without its certificates fails")]
-fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    read.unwrap_or_else(|error| panic!("certificates in PEM: {error}"))
 }
 
 #[expect(clippy::panic, reason = "a test without the relay's files fails")]

@@ -2,18 +2,16 @@
 
 use crate::{
     Database,
+    client::{Identity, client, try_post},
     programs::{Finished, Running, finish, program},
 };
-use reqwest::{Client, header::CONTENT_TYPE};
-use rustls::{ClientConfig, RootCertStore, pki_types::CertificateDer, pki_types::pem::PemObject as _};
+use ::relay::clock::Clock;
+use reqwest::Client;
 use serde_json::{Value, json};
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// What the first start makes, and where stories put their machines.
@@ -65,7 +63,7 @@ impl RelayProcess {
             let text = fs::read_to_string(&told).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         });
-        let client = client(&data_dir.join("trust-bundle.pem"));
+        let client = client(&data_dir.join("trust-bundle.pem"), &Clock::system(), None);
         Self { running, data_dir, address, arguments, client }
     }
 
@@ -84,6 +82,16 @@ impl RelayProcess {
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
+    }
+
+    /// A client that trusts this relay, with a certificate chain and key in PEM where one is given.
+    ///
+    /// # Panics
+    /// They are no PEM.
+    #[must_use]
+    pub fn client(&self, identity: Option<(&str, &str)>) -> Client {
+        let identity = identity.map(|(chain, key)| Identity::from_pem(chain, key));
+        client(&self.ca_bundle(), &Clock::system(), identity)
     }
 
     /// Its data directory.
@@ -134,12 +142,7 @@ impl RelayProcess {
     /// # Errors
     /// No answer came.
     pub async fn call_as(&self, bearer: &str, method: &str, input: &Value) -> Result<Answer, reqwest::Error> {
-        let request = self.client.post(format!("{}/api/{method}", self.url()));
-        let request = request.bearer_auth(bearer).header(CONTENT_TYPE, "application/json");
-        let answer = request.body(input.to_string()).send().await?;
-        let status = answer.status().as_u16();
-        let body = serde_json::from_slice(&answer.bytes().await?).unwrap_or(Value::Null);
-        Ok(Answer { status, body })
+        try_post(&self.client, &self.url(), Some(bearer), method, input).await
     }
 
     /// Calls a method as the first admin and answers what it gave.
@@ -195,24 +198,6 @@ impl RelayProcess {
     pub fn terminate(self) -> Option<i32> {
         self.running.terminate()
     }
-}
-
-/// An HTTP client that trusts these certificates and nothing else.
-#[expect(clippy::panic, reason = "a test without its client fails")]
-fn client(bundle: &Path) -> Client {
-    let mut roots = RootCertStore::empty();
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(bundle)
-        .and_then(Iterator::collect::<Result<_, _>>)
-        .unwrap_or_else(|error| panic!("{}: {error}", bundle.display()));
-    roots.add_parsable_certificates(certificates);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap_or_else(|error| panic!("TLS: {error}"))
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let built = Client::builder().tls_backend_preconfigured(config).no_proxy().build();
-    built.unwrap_or_else(|error| panic!("an HTTP client: {error}"))
 }
 
 #[expect(clippy::panic, reason = "a test without the relay's files fails")]
