@@ -3,10 +3,18 @@
 #![expect(clippy::indexing_slicing, reason = "a story indexes JSON, where what is absent is null")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a story whose world is not as it should be fails")]
 
+mod dropped;
+mod full_disk;
+mod hostile;
+mod impostors;
+mod interrupted;
 mod join;
 mod operator;
+mod relays;
 mod renewal;
 mod requests;
+mod secrecy;
+mod storm;
 mod trust;
 
 use shared::time::Timestamp;
