@@ -29,7 +29,8 @@ fn draw(bound: usize) -> usize {
 }
 
 /// All ask at once; the relay is killed as soon as a random number of them has its answer, and a random moment after.
-async fn round(relay: RelayProcess, token: &str, joiners: &mut Vec<Joiner>) -> RelayProcess {
+/// Answers the relay, started again, and how many got no answer.
+async fn round(relay: RelayProcess, token: &str, joiners: &mut Vec<Joiner>) -> (RelayProcess, usize) {
     let (client, url) = (relay.client(None), relay.url());
     let (all, answered) = (joiners.len(), Arc::new(AtomicUsize::new(0)));
     let mut asked = JoinSet::new();
@@ -42,21 +43,23 @@ async fn round(relay: RelayProcess, token: &str, joiners: &mut Vec<Joiner>) -> R
             (joiner, answer)
         });
     }
-    let (enough, moment) = (draw(all), Duration::from_micros(draw(20_000) as u64));
+    let (enough, moment) = (draw(all * 3 / 4), Duration::from_micros(draw(5_000) as u64));
     let started = Instant::now();
     while answered.load(Ordering::SeqCst) < enough && started.elapsed() < Duration::from_secs(60) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     tokio::time::sleep(moment).await;
     let relay = relay.restart();
+    let mut lost = 0;
     while let Some(asked) = asked.join_next().await {
         let (mut joiner, answer) = asked.unwrap();
-        if let Some(answer) = answer {
-            note(&mut joiner, &answer);
+        match answer {
+            Some(answer) => note(&mut joiner, &answer),
+            None => lost += 1,
         }
         joiners.push(joiner);
     }
-    relay
+    (relay, lost)
 }
 
 async fn ask(client: &Client, url: &str, token: &str, machine: &Machine) -> Option<Answer> {
@@ -113,9 +116,13 @@ async fn killed_at_any_moment_of_a_storm_of_joins(database: Database) {
     // As many uses as machines: one that is spent twice is missing for somebody.
     let token = relay.join_token(MACHINES).await;
     let mut joiners = joiners(MACHINES);
+    let mut lost = 0;
     for _ in 0..5 {
-        relay = round(relay, &token, &mut joiners).await;
+        let lost_now;
+        (relay, lost_now) = round(relay, &token, &mut joiners).await;
+        lost += lost_now;
     }
+    assert!(lost > 0, "it was never killed in the middle");
     let client = relay.client(None);
     for _ in 0..2 {
         for joiner in &mut joiners {
@@ -142,7 +149,7 @@ async fn killed_when_the_last_use_is_fought_for(database: Database) {
     let token = relay.join_token(USES).await;
     let mut joiners = joiners(3 * USES);
     for _ in 0..4 {
-        relay = round(relay, &token, &mut joiners).await;
+        (relay, _) = round(relay, &token, &mut joiners).await;
     }
     let client = relay.client(None);
     let mut losers = 0;
@@ -162,4 +169,48 @@ async fn killed_when_the_last_use_is_fought_for(database: Database) {
     let told: Value =
         relay.call("compute/nodes/list", &json!({"tenantId": "provider", "poolId": "default"})).await;
     assert_eq!(told["nodes"].as_array().map(Vec::len), usize::try_from(USES).ok());
+}
+
+/// Every connection to the database is cut, again and again, while machines join: some of them at their commit, where
+/// nobody knows what became of it.
+#[tokio::test]
+async fn cut_off_from_its_database_in_a_storm_of_joins() {
+    const CUT: &str = "SELECT COUNT(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    const MACHINES: u32 = 60;
+    let (home, database) = (tempfile::tempdir().unwrap(), Database::postgres());
+    let relay = RelayProcess::start(home.path(), Some(&database), &[]);
+    let token = relay.join_token(MACHINES).await;
+    let (client, url) = (relay.client(None), relay.url());
+    let mut joins = JoinSet::new();
+    for mut joiner in joiners(MACHINES) {
+        let (client, url, token) = (client.clone(), url.clone(), token.clone());
+        joins.spawn(async move {
+            let mut refusals = 0;
+            for _ in 0..200 {
+                let answer = ask(&client, &url, &token, &joiner.machine).await.unwrap();
+                note(&mut joiner, &answer);
+                if answer.status == 200 {
+                    return (joiner, refusals);
+                }
+                assert_eq!(answer.status, 503, "{}", answer.body);
+                assert!(answer.body["retryAfterSeconds"].as_u64().is_some_and(|seconds| seconds > 0));
+                refusals += 1;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            panic!("no join in 200 tries");
+        });
+    }
+    let mut cut = 0;
+    for _ in 0..25 {
+        cut += database.number(CUT).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let joined = joins.join_all().await;
+    assert!(cut > 0 && joined.iter().any(|(_, refusals)| *refusals > 0), "{cut} cuts, and nobody noticed");
+    for (mut joiner, _) in joined {
+        let answer = ask(&client, &url, &token, &joiner.machine).await.unwrap();
+        note(&mut joiner, &answer);
+    }
+    books_are_right(&relay, &database, usize::try_from(MACHINES).unwrap()).await;
 }
