@@ -3,10 +3,11 @@
 
 use crate::{
     ca::{self, CaRecord, Roots, TrustDomain},
+    config::Settings,
     facts::PoolFacts,
     fault::Fault,
     random::Random,
-    seal::KeyRing,
+    seal::{KeyRing, MasterKey},
     store::{
         Store, Tx, authorities,
         meta::{self, Name},
@@ -43,6 +44,8 @@ pub struct Installation {
 pub struct Beginning<'a> {
     /// The trust domain to take.
     pub trust_domain: &'a TrustDomain,
+    /// The CAs to take; see [`drawn`]. Not looked at where the store has an installation.
+    pub authorities: &'a [CaRecord],
     /// The master keys.
     pub keys: &'a KeyRing,
     /// Randomness.
@@ -58,6 +61,38 @@ pub struct Beginning<'a> {
 pub async fn is_empty(store: &Store) -> Result<bool, Fault> {
     let check = store.read("first start", (), |tx, ()| Box::pin(meta::find(tx, Name::KeyCheck))).await?;
     Ok(check.is_none())
+}
+
+/// The CAs of a first start with roots of its own, if the store is empty; none if they are there already.
+///
+/// # Errors
+/// The store's, or a key can't be drawn.
+pub async fn drawn(
+    store: &Store,
+    trust_domain: &TrustDomain,
+    keys: &KeyRing,
+    random: &Random,
+    now: Timestamp,
+) -> Result<Vec<CaRecord>, Fault> {
+    if !is_empty(store).await? {
+        return Ok(Vec::new());
+    }
+    ca::create(trust_domain, Roots::drawn(), now, keys, random).map_err(Fault::internal("making the CAs"))
+}
+
+/// The master key. It is made only for a store that holds nothing yet: a relay without its key must not make another.
+///
+/// # Errors
+/// The store's; the key can't be read or made.
+pub async fn master_key(settings: &Settings, store: &Store, random: &Random) -> Result<KeyRing, Fault> {
+    let path = &settings.master_key_file;
+    let missing = !path.try_exists().map_err(Fault::internal("looking for the master key"))?;
+    let key = if missing && is_empty(store).await? {
+        MasterKey::create(path, random)
+    } else {
+        MasterKey::load(path, settings.credentials_dir.as_deref())
+    };
+    key.map(|key| KeyRing::new(key, Vec::new())).map_err(Fault::internal("getting the master key"))
 }
 
 /// The installation; made now if the store is empty. The master key is checked against it first: a relay that can't
@@ -100,14 +135,12 @@ pub async fn load(tx: &mut Tx<'_>, keys: &KeyRing) -> Result<Installation, Fault
 }
 
 async fn make(tx: &mut Tx<'_>, beginning: &Beginning<'_>) -> Result<(), Fault> {
-    let Beginning { trust_domain, keys, random, now } = beginning;
+    let Beginning { trust_domain, authorities: records, keys, random, now } = beginning;
     let check = keys.check_value(random).map_err(Fault::internal("sealing the key-check value"))?;
     meta::insert(tx, Name::KeyCheck, &check).await?;
     meta::insert(tx, Name::TrustDomain, trust_domain.as_str()).await?;
     meta::insert(tx, Name::ProviderTenant, PROVIDER).await?;
-    let records = ca::create(trust_domain, Roots::drawn(), *now, keys, random)
-        .map_err(Fault::internal("making the CAs"))?;
-    authorities::replace(tx, &records).await?;
+    authorities::replace(tx, records).await?;
     let (tenant, created_at) = (PROVIDER.to_owned(), *now);
     let provider = Tenant { tenant_id: tenant.clone(), display_name: "Provider".to_owned(), created_at };
     tenants::insert(tx, &provider).await?;

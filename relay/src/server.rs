@@ -3,21 +3,22 @@
 use crate::{
     api,
     auth::bootstrap,
-    ca::{self, Authority, Demand, Domain},
+    ca::{Authority, Domain, TrustDomain},
     clock::Clock,
     config::Settings,
     context::Context,
     fault::{Fault, chain},
     files,
-    first_start::{self, Beginning},
+    first_start::{self, Beginning, Installation},
     http::{App, limits::Limits, serve, tls::Tls},
     join::heartbeats::Heartbeats,
     metrics::Metrics,
     random::Random,
-    seal::{KeyRing, MasterKey},
+    seal::KeyRing,
     store::Store,
 };
 use arc_swap::ArcSwap;
+use shared::time::Timestamp;
 use std::{
     fs::File,
     future::Future,
@@ -111,7 +112,9 @@ impl Relay {
             .await
             .map_err(ServeError::start("opening the store"))?;
         store.migrate().await.map_err(ServeError::start("migrating the store"))?;
-        let keys = keys(&settings, &store, &random).await?;
+        let keys = first_start::master_key(&settings, &store, &random)
+            .await
+            .map_err(ServeError::start("opening the store's secrets"))?;
         let listener = TcpListener::bind(settings.listen)
             .await
             .map_err(|source| ServeError::Listen { address: settings.listen, source })?;
@@ -121,9 +124,7 @@ impl Relay {
         let trust_domain = settings
             .trust_domain_at(address)
             .map_err(ServeError::start("taking a trust domain from the URL"))?;
-        let beginning =
-            Beginning { trust_domain: &trust_domain, keys: &keys, random: &random, now: clock.now() };
-        let installation = first_start::ensure(&store, &beginning)
+        let installation = installation(&store, &trust_domain, &keys, &random, clock.now())
             .await
             .map_err(ServeError::start("opening the installation"))?;
         let authority = Authority::open(&installation.trust_domain, installation.authorities, &keys, &random)
@@ -212,17 +213,17 @@ fn claim(directory: &Path) -> Result<File, ServeError> {
     }
 }
 
-/// The master key. It is made only for a store that holds nothing yet: a relay without its key must not make another.
-async fn keys(settings: &Settings, store: &Store, random: &Random) -> Result<KeyRing, ServeError> {
-    let path = &settings.master_key_file;
-    let empty = first_start::is_empty(store).await.map_err(ServeError::start("reading the store"))?;
-    let missing = !path.try_exists().map_err(ServeError::file("looking for", path))?;
-    let key = if empty && missing {
-        MasterKey::create(path, random)
-    } else {
-        MasterKey::load(path, settings.credentials_dir.as_deref())
-    };
-    key.map(|key| KeyRing::new(key, Vec::new())).map_err(ServeError::start("getting the master key"))
+/// The installation of the store, made now if it has none.
+async fn installation(
+    store: &Store,
+    trust_domain: &TrustDomain,
+    keys: &KeyRing,
+    random: &Random,
+    now: Timestamp,
+) -> Result<Installation, Fault> {
+    let authorities = first_start::drawn(store, trust_domain, keys, random, now).await?;
+    first_start::ensure(store, &Beginning { trust_domain, authorities: &authorities, keys, random, now })
+        .await
 }
 
 /// Writes what machines and operators need to reach this relay: bundles and bootstrap credentials.
@@ -257,12 +258,4 @@ fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             _ = int.recv() => {}
         }
     })
-}
-
-/// Rotates what is due of the CAs in the store and takes over what is there.
-///
-/// # Errors
-/// The store's, or the CA's.
-pub async fn rotate_due(relay: &Context) -> Result<Vec<ca::Change>, Fault> {
-    upkeep::rotate(relay, Demand::Due).await
 }

@@ -20,7 +20,7 @@ pub use self::{
     database::{Database, Kind},
     local::{LocalRelay, Machine, unique},
     machine::FakeMachine,
-    programs::{Finished, program},
+    programs::{Finished, finish, program},
     relay::{Answer, RelayProcess},
     wire::{Fault, Wire},
 };

@@ -62,7 +62,7 @@ pub fn program(name: &str) -> Command {
 /// It can't be started.
 #[must_use]
 #[expect(clippy::panic, reason = "a test without its program fails")]
-pub(crate) fn finish(mut command: Command) -> Finished {
+pub fn finish(mut command: Command) -> Finished {
     match command.output() {
         Ok(output) => Finished {
             code: output.status.code(),

@@ -5,7 +5,7 @@ use super::{
     exit::Exit,
     local::{self, OpenError, Opened},
     output::{self, Format},
-    terminal,
+    own_root, terminal,
     tree::ids,
 };
 use crate::{
@@ -46,6 +46,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     let done = match name {
         "pin" => return pin(&settings),
         "show" => local::finish(show(&settings, flags, world)),
+        "init" | "requests" | "install" => return own_root::run(name, &settings, flags, world),
         _ => local::finish(rotate(&settings, flags, world)),
     };
     match done {

@@ -10,6 +10,7 @@ mod input;
 mod local;
 mod operate;
 mod output;
+mod own_root;
 mod pages;
 mod secret_out;
 mod target;

@@ -101,6 +101,29 @@ fn ca() -> Command {
         .subcommand(with_settings(pin))
         .subcommand(with_settings(Command::new("show").about("Show all CAs")).arg(output()))
         .subcommand(with_settings(rotate).arg(output()))
+        .subcommands(own_roots().map(with_settings))
+}
+
+/// The commands for roots of your own, each dedicated to this relay.
+fn own_roots() -> [Command; 3] {
+    let pem = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("FILE").value_hint(ValueHint::FilePath).required(true).help(help)
+    };
+    let init = Command::new("init")
+        .about("Make the installation of an empty store, with roots of your own and their keys")
+        .arg(pem("platform-root", "The platform's root certificate, PEM"))
+        .arg(pem("platform-root-key", "Its key, PEM, not encrypted"))
+        .arg(pem("tenant-root", "The tenants' root certificate, PEM"))
+        .arg(pem("tenant-root-key", "Its key, PEM, not encrypted"));
+    let requests = Command::new("requests")
+        .about("Draw keys for all issuing CAs and write the requests that your offline roots are to sign")
+        .arg(folder("Where the requests go, one file each").long("out"));
+    let install = Command::new("install")
+        .about("Install the issuing CAs that your offline roots signed; makes the installation of an empty store")
+        .arg(pem("platform-root", "The platform's root certificate, PEM"))
+        .arg(pem("tenant-root", "The tenants' root certificate, PEM"))
+        .arg(pem("signed", "The signed certificates, PEM, in any order"));
+    [init, requests, install]
 }
 
 fn with_settings(command: Command) -> Command {

@@ -10,6 +10,7 @@ mod impostors;
 mod interrupted;
 mod join;
 mod operator;
+mod own_root;
 mod relays;
 mod renewal;
 mod requests;
