@@ -186,8 +186,7 @@ async fn cut_off_from_its_database_in_a_storm_of_joins() {
     for mut joiner in joiners(MACHINES) {
         let (client, url, token) = (client.clone(), url.clone(), token.clone());
         joins.spawn(async move {
-            let mut refusals = 0;
-            for _ in 0..200 {
+            for refusals in 0..200 {
                 let answer = ask(&client, &url, &token, &joiner.machine).await.unwrap();
                 note(&mut joiner, &answer);
                 if answer.status == 200 {
@@ -195,7 +194,6 @@ async fn cut_off_from_its_database_in_a_storm_of_joins() {
                 }
                 assert_eq!(answer.status, 503, "{}", answer.body);
                 assert!(answer.body["retryAfterSeconds"].as_u64().is_some_and(|seconds| seconds > 0));
-                refusals += 1;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             panic!("no join in 200 tries");
