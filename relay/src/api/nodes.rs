@@ -120,7 +120,7 @@ async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeA
     }
     identities::free(tx, &node.node_id).await?;
     let reason = input.reason.as_ref().map(Label::as_str);
-    node_views::ban(tx, &node.node_id, reason).await?;
+    node_views::ban(tx, &node.node_id, reason, call.now).await?;
     let kinds: Vec<&str> = covered.iter().map(|identity| identity.kind.as_str()).collect();
     let data = json!({"poolId": node.pool_id, "reason": reason, "covers": kinds});
     announce(tx, call, news(Kind::NodeBanned, &node), data).await?;
@@ -131,7 +131,7 @@ async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeA
     let (node, site) = held(tx, call, input, Action::NodesBan).await?;
     match node.state {
         NodeState::Live => return Ok(NodeAnswer { node }),
-        NodeState::Released => return Err(refused(&node, "unbanned")),
+        NodeState::Released => return forgive(tx, call, node).await,
         NodeState::Banned => {}
     }
     for identity in identities_of(&Machine::judge(&node.identity), &node.key_sha256) {
@@ -150,13 +150,22 @@ async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeA
     Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
 }
 
+/// Ends the ban of a node that was released meanwhile: its key may join again, as another node.
+async fn forgive(tx: &mut Tx<'_>, call: &Call, node: Node) -> Result<NodeAnswer, Fault> {
+    if !identities::lift_ban(tx, &node.node_id).await? {
+        return Err(refused(&node, "unbanned"));
+    }
+    announce(tx, call, news(Kind::NodeUnbanned, &node), json!({"poolId": node.pool_id})).await?;
+    Ok(NodeAnswer { node })
+}
+
 async fn let_go(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAnswer, Fault> {
     let (node, _) = held(tx, call, input, Action::NodesRelease).await?;
     if node.state == NodeState::Released {
         return Ok(NodeAnswer { node });
     }
+    // A ban outlasts the node: it ends by unban alone.
     identities::free(tx, &node.node_id).await?;
-    identities::lift_ban(tx, &node.node_id).await?;
     node_views::release(tx, &node.node_id, call.now).await?;
     announce(tx, call, news(Kind::NodeReleased, &node), json!({"poolId": node.pool_id})).await?;
     Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })

@@ -133,10 +133,10 @@ pub async fn ban(
     Ok(tx.execute(INSERT_BAN, &row).await? == 1)
 }
 
-/// Ends all that a node's ban covers.
+/// Ends all that a node's ban covers; says whether there was anything.
 ///
 /// # Errors
 /// The store's.
-pub async fn lift_ban(tx: &mut Tx<'_>, node: &NodeId) -> Result<(), StoreError> {
-    tx.execute(LIFT_BAN, &[node.as_str().into()]).await.map(drop)
+pub async fn lift_ban(tx: &mut Tx<'_>, node: &NodeId) -> Result<bool, StoreError> {
+    Ok(tx.execute(LIFT_BAN, &[node.as_str().into()]).await? > 0)
 }

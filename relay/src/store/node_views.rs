@@ -19,8 +19,9 @@ const PAGE: &str = "SELECT n.id, n.pool_id, n.tenant_id, n.state, n.generation, 
     FROM nodes n LEFT JOIN certificates c ON c.serial = n.current_serial \
     WHERE n.pool_id = $1 AND n.id > $2 AND ($3 = 1 OR n.state <> 'released') ORDER BY n.id LIMIT $4";
 const UNRELEASED: &str = "SELECT id FROM nodes WHERE pool_id = $1 AND state <> 'released' LIMIT 1";
-const BAN: &str = "UPDATE nodes SET state = 'banned', ban_reason = COALESCE($2, ban_reason) WHERE id = $1";
-const UNBAN: &str = "UPDATE nodes SET state = 'live', ban_reason = NULL WHERE id = $1";
+const BAN: &str = "UPDATE nodes SET state = 'banned', ban_reason = COALESCE($2, ban_reason), \
+    ended_at = COALESCE(ended_at, $3) WHERE id = $1";
+const UNBAN: &str = "UPDATE nodes SET state = 'live', ban_reason = NULL, ended_at = NULL WHERE id = $1";
 const RELEASE: &str = "UPDATE nodes SET state = 'released', ended_at = $2 WHERE id = $1";
 
 pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, UNRELEASED, BAN, UNBAN, RELEASE];
@@ -60,8 +61,13 @@ pub async fn any_unreleased(tx: &mut Tx<'_>, pool_id: &str) -> Result<bool, Stor
 ///
 /// # Errors
 /// The store's.
-pub async fn ban(tx: &mut Tx<'_>, id: &NodeId, reason: Option<&str>) -> Result<(), StoreError> {
-    tx.execute(BAN, &[id.as_str().into(), reason.into()]).await.map(drop)
+pub async fn ban(
+    tx: &mut Tx<'_>,
+    id: &NodeId,
+    reason: Option<&str>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    tx.execute(BAN, &[id.as_str().into(), reason.into(), now.into()]).await.map(drop)
 }
 
 /// Writes that a node, which is locked, is live again.

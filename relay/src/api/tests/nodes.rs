@@ -91,7 +91,10 @@ async fn every_move_from_every_state() {
             (&[], "release", Ok("released"), true, false, false),
             (&["ban"], "ban", Ok("banned"), false, false, true),
             (&["ban"], "unban", Ok("live"), true, true, false),
-            (&["ban"], "release", Ok("released"), true, false, false),
+            // A ban outlasts the node and ends by unban alone.
+            (&["ban"], "release", Ok("released"), true, false, true),
+            (&["ban", "release"], "unban", Ok("released"), true, false, false),
+            (&["ban", "release", "unban"], "unban", Err(InvalidState), false, false, false),
             (&["release"], "ban", Err(InvalidState), false, false, false),
             (&["release"], "unban", Err(InvalidState), false, false, false),
             (&["release"], "release", Ok("released"), false, false, false),
