@@ -11,7 +11,7 @@ use super::{
 use crate::{
     call::{Call, unauthenticated},
     events::{Event, Kind, Origin},
-    facts::{Identity, IdentityKind, NodeFacts, PoolFacts},
+    facts::NodeFacts,
     fault::Fault,
     store::{
         Tx,
@@ -24,7 +24,6 @@ use shared::{
     api::node::{JoinAnswer, RenewInput, Trust},
     csr::CertificateRequest,
     hex,
-    problem::{Problem, Reason},
 };
 
 struct Renewal<'a> {
@@ -65,7 +64,9 @@ async fn judge_and_renew(tx: &mut Tx<'_>, renewal: &Renewal<'_>) -> Result<JoinA
     if let Some(offered) = same_request(tx, renewal, &node, trust).await? {
         return Ok(JoinAnswer::Issued(issue::answer(&ca, &offered, now)));
     }
-    hold_key(tx, renewal, &node, &pool).await?;
+    // What an earlier renewal offered and nobody used is given up.
+    identities::free_other_keys(tx, &node.id, &node.key_sha256).await?;
+    standing::hold_key(tx, &node, &renewal.key_sha256).await?;
     let order = Order {
         pool: &pool,
         node: &node.id,
@@ -98,25 +99,4 @@ async fn same_request(
             && offered.trust == trust
             && renewal.call.now < offered.not_after
     }))
-}
-
-/// Makes the node the holder of another key, unless that is banned or another node's.
-async fn hold_key(
-    tx: &mut Tx<'_>,
-    renewal: &Renewal<'_>,
-    node: &NodeFacts,
-    pool: &PoolFacts,
-) -> Result<(), Fault> {
-    if renewal.key_sha256 == node.key_sha256 {
-        return Ok(());
-    }
-    identities::free_other_keys(tx, &node.id, &node.key_sha256).await?;
-    let key = Identity { kind: IdentityKind::Key, value: renewal.key_sha256.clone() };
-    if identities::hold(tx, &pool.site_id, &key, &node.id).await? {
-        // Looked at once the key is held: a ban that comes later bans this node.
-        let banned = identities::banned(tx, &pool.site_id, &renewal.key_sha256, None, None).await?;
-        return if banned.is_some() { Err(standing::banned().into()) } else { Ok(()) };
-    }
-    let detail = "Another node holds this key; make a new key for this machine (bcd reset) and join again.";
-    Err(Problem::refused(Reason::IdentityTaken, detail).into())
 }

@@ -3,7 +3,7 @@
 use crate::{
     ca::PeerCertificate,
     call::{Call, unauthenticated},
-    facts::NodeFacts,
+    facts::{Identity, IdentityKind, NodeFacts},
     fault::Fault,
     store::{Tx, certificates, identities, nodes},
 };
@@ -105,7 +105,13 @@ pub async fn stand(
     peer: &PeerCertificate,
     lock: bool,
 ) -> Result<(NodeFacts, Standing), Fault> {
-    let node = if lock { nodes::lock(tx, &peer.node).await? } else { nodes::find(tx, &peer.node).await? };
+    let node = if lock {
+        // Identities before nodes: the order of every change.
+        identities::lock_of(tx, &peer.node).await?;
+        nodes::lock(tx, &peer.node).await?
+    } else {
+        nodes::find(tx, &peer.node).await?
+    };
     let node = node.ok_or_else(unauthenticated)?;
     match judge(&peer.serial, &node)? {
         Standing::Other => {
@@ -117,10 +123,28 @@ pub async fn stand(
     }
 }
 
-/// Makes the next certificate the one in use, once it has been used. The node's row is locked.
+/// Makes a node the holder of a key. A ban is looked at once the key is held: one that comes later bans this node.
 ///
 /// # Errors
-/// The store's.
+/// `identityTaken` if another node holds it, `nodeBanned` if a ban covers it.
+pub async fn hold_key(tx: &mut Tx<'_>, node: &NodeFacts, key_sha256: &str) -> Result<(), Fault> {
+    let key = Identity { kind: IdentityKind::Key, value: key_sha256.to_owned() };
+    if !identities::hold(tx, &node.site_id, &key, &node.id).await? {
+        let detail =
+            "Another node holds this key; make a new key for this machine (bcd reset) and join again.";
+        return Err(Problem::refused(Reason::IdentityTaken, detail).into());
+    }
+    match identities::banned(tx, &node.site_id, key_sha256, None, None).await? {
+        Some(_) => Err(banned().into()),
+        None => Ok(()),
+    }
+}
+
+/// Makes the next certificate the one in use, once it has been used: its key is then the node's only one. The node's
+/// row is locked.
+///
+/// # Errors
+/// The store's; as [`hold_key`].
 pub async fn promote(
     tx: &mut Tx<'_>,
     peer: &PeerCertificate,
@@ -134,9 +158,8 @@ pub async fn promote(
     let key = hex::encode(&peer.key_digest);
     nodes::promote(tx, &node.id, &peer.serial, &key).await?;
     certificates::used(tx, &peer.serial, now).await?;
-    if key != node.key_sha256 {
-        identities::free_other_keys(tx, &node.id, &key).await?;
-    }
+    hold_key(tx, &node, &key).await?;
+    identities::free_other_keys(tx, &node.id, &key).await?;
     node.previous_serial = Some(std::mem::replace(&mut node.current_serial, peer.serial.clone()));
     node.next_serial = None;
     node.key_sha256 = key;

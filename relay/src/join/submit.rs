@@ -323,6 +323,7 @@ async fn replay(
     tokens::not_revoked(token)?;
     let now = join.call.now;
     let ca = join.call.relay.ca.load();
+    identities::lock_of(tx, &prior.node).await?;
     let node = nodes::lock(tx, &prior.node).await?.ok_or_else(standing::released)?;
     let standing = standing::judge(&prior.serial, &node)?;
     let previous = node.previous_serial.as_ref() == Some(&prior.serial);
@@ -333,6 +334,8 @@ async fn replay(
     if now < stored.not_after {
         return Ok(JoinAnswer::Issued(issue::answer(&ca, &stored, now)));
     }
+    // A renewal may have given the node another key since.
+    standing::hold_key(tx, &node, &join.key_sha256).await?;
     let trust = trust::fallen(node.trust, trust::evaluate(pool, node.hosted));
     let (key, csr_sha256) = (&join.request.key, join.csr_sha256.as_str());
     let order = Order { pool, node: &node.id, generation: node.generation, trust, key, csr_sha256 };
