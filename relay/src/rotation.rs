@@ -2,7 +2,7 @@
 //! when it is due, an operator by `relay ca rotate`; every relay of the store takes over what it finds there.
 
 use crate::{
-    ca::{self, Demand, Rotation, TrustDomain},
+    ca::{self, Change, Demand, Rotation, TrustDomain},
     events::{Event, Kind, Origin},
     fault::Fault,
     random::Random,
@@ -43,7 +43,8 @@ pub async fn rotate(
             let rotation =
                 ca::rotate(rotator.trust_domain, stored, *demand, *now, rotator.keys, rotator.random)
                     .map_err(Fault::internal("rotating the CAs"))?;
-            if rotation.changes.is_empty() {
+            // What only waits for an offline root's signature changes nothing.
+            if rotation.changes.iter().all(|change| matches!(change, Change::Waiting { .. })) {
                 return Ok::<_, Fault>(rotation);
             }
             authorities::replace(tx, &rotation.records).await?;

@@ -5,18 +5,21 @@ use crate::ca::CaRecord;
 
 const ALL: &str = "SELECT id, domain, name, certificate, sealed_key, state, not_before, not_after FROM authorities \
     ORDER BY id";
+// Rows that are replaced are no lock for who comes second: one row that always stays is.
+const LOCK: &str = "SELECT value FROM meta WHERE name = 'key_check'";
 const INSERT: &str = "INSERT INTO authorities (id, domain, name, certificate, sealed_key, state, not_before, \
     not_after) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 const DELETE_ALL: &str = "DELETE FROM authorities";
 
-pub(super) const STATEMENTS: &[&str] = &[ALL, INSERT, DELETE_ALL];
+pub(super) const STATEMENTS: &[&str] = &[ALL, LOCK, INSERT, DELETE_ALL];
 
-/// Every CA, the rows locked until the transaction ends.
+/// Every CA; nobody else changes them before the transaction ends.
 ///
 /// # Errors
 /// The store's.
 pub async fn lock_all(tx: &mut Tx<'_>) -> Result<Vec<CaRecord>, StoreError> {
-    read(&tx.lock_all(ALL, &[]).await?)
+    tx.lock_optional(LOCK, &[]).await?;
+    all(tx).await
 }
 
 /// Every CA.
