@@ -4,7 +4,7 @@
 //! would cost an fsync each. The map holds one entry a node, so it is bounded by the number of nodes.
 
 use crate::{
-    fault::Fault,
+    fault::{Fault, chain},
     store::{
         Store,
         nodes::{self, Heartbeat},
@@ -47,17 +47,13 @@ impl Heartbeats {
         // One order for all relays, so that two of them never wait for each other's rows.
         all.sort_by(|one, other| one.node.cmp(&other.node));
         for (at, batch) in all.chunks(BATCH).enumerate() {
-            let written = store.transact("heartbeats", batch, |tx, batch| {
-                Box::pin(async move {
-                    for beat in *batch {
-                        nodes::heartbeat(tx, beat).await?;
-                    }
-                    Ok::<_, Fault>(())
-                })
-            });
-            if let Err(error) = written.await {
-                self.put_back(all.split_off(at * BATCH));
-                return Err(error);
+            match written(store, batch).await {
+                Ok(()) => {}
+                Err(Fault::Store(error)) if !error.is_transient() => one_by_one(store, batch).await,
+                Err(fault) => {
+                    self.put_back(all.split_off(at * BATCH));
+                    return Err(fault);
+                }
             }
         }
         Ok(())
@@ -67,6 +63,27 @@ impl Heartbeats {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for beat in unwritten {
             waiting.entry(beat.node.clone()).or_insert(beat);
+        }
+    }
+}
+
+async fn written(store: &Store, batch: &[Heartbeat]) -> Result<(), Fault> {
+    let written = store.transact("heartbeats", batch, |tx, batch| {
+        Box::pin(async move {
+            for beat in *batch {
+                nodes::heartbeat(tx, beat).await?;
+            }
+            Ok::<_, Fault>(())
+        })
+    });
+    written.await
+}
+
+/// Writes a batch that failed as a whole, without what makes it fail: no node keeps others from being written.
+async fn one_by_one(store: &Store, batch: &[Heartbeat]) {
+    for beat in batch {
+        if let Err(fault) = written(store, std::slice::from_ref(beat)).await {
+            tracing::warn!(node = %beat.node, error = chain(&fault), "a heartbeat can't be written and is dropped");
         }
     }
 }

@@ -32,6 +32,9 @@ pub const HEARTBEAT: Op<HeartbeatInput, HeartbeatAnswer> =
 pub const SECRETS: Op<SecretsInput, SecretsAnswer> =
     Op::read("node.secrets", Access::PlatformNode, Phase::V0_1, "Fetch the pool's platform secrets.");
 
+/// Texts that are stored as they come: no control characters, which PostgreSQL takes in part and terminals obey.
+const PRINTABLE: &str = r"^[^\x00-\x1f\x7f]*$";
+
 /// What a machine claims when it joins.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,13 +56,13 @@ pub struct JoinInput {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Agent {
     /// bcd's version.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), regex(pattern = PRINTABLE))]
     pub version: String,
     /// The operating system, as `/etc/os-release` says it.
-    #[schemars(length(max = 128))]
+    #[schemars(length(max = 128), regex(pattern = PRINTABLE))]
     pub os: String,
     /// The processor architecture.
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), regex(pattern = PRINTABLE))]
     pub arch: String,
 }
 
@@ -68,7 +71,7 @@ pub struct Agent {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
     /// The node's name in its cluster.
-    #[schemars(length(max = 253))]
+    #[schemars(length(max = 253), regex(pattern = PRINTABLE))]
     pub node_name: String,
 }
 
@@ -161,11 +164,11 @@ pub struct RenewInput {
 pub struct HeartbeatInput {
     /// bcd's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), regex(pattern = PRINTABLE))]
     pub agent_version: Option<String>,
     /// The kernel's boot id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), regex(pattern = PRINTABLE))]
     pub boot_id: Option<String>,
     /// The identity as seen now.
     #[serde(default, skip_serializing_if = "Option::is_none")]

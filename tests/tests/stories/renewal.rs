@@ -11,6 +11,8 @@ on_both_databases!(
     a_banned_or_released_node_is_refused_at_its_next_request,
     another_key_takes_over_when_it_is_used,
     the_same_request_is_the_same_renewal,
+    a_key_that_comes_back_by_a_replay_is_held_and_banned_with_its_node,
+    control_characters_are_refused_by_field,
 );
 
 async fn joined(world: &World, number: u32) -> (Machine, Answer) {
@@ -139,4 +141,55 @@ async fn the_same_request_is_the_same_renewal(database: Database) {
     let one = machine.call(&world.relay, "node/renew", &input).await;
     let two = machine.call(&world.relay, "node/renew", &input).await;
     assert_eq!(one.body["certificate"], two.body["certificate"]);
+}
+
+async fn a_key_that_comes_back_by_a_replay_is_held_and_banned_with_its_node(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({})).await;
+    let mut first = Machine::new(1);
+    let answer = first.join(&world.relay, &token).await;
+    // Another key takes over, then the join's own certificate ends and the join is asked for again.
+    let mut rotated = first.with_new_key();
+    let renewed = first.call(&world.relay, "node/renew", &json!({"csr": rotated.csr})).await;
+    let part = |name: &str| renewed.body[name].as_str().unwrap().to_owned();
+    rotated.set_certificate(Some(part("certificate") + &part("chain")));
+    assert_eq!(beat(&rotated, &world.relay).await, "200");
+    world.pass(86_401);
+    world.relay.renew_admin().await;
+    let fresh = first.join(&world.relay, &token).await;
+    assert_eq!(fresh.body["nodeId"], answer.body["nodeId"], "{}", fresh.body);
+    // Before it is used as after: the ban covers this key too.
+    assert_eq!(act(&world, "ban", &answer).await.status, 200);
+    let other = world.relay.mint(json!({})).await;
+    first.identity = json!({"macs": [], "gpuUuids": []});
+    first.new_request();
+    assert_eq!(outcome(&first.join(&world.relay, &other).await), "nodeBanned");
+    // Back after unban, the key in use is the node's: the same node with it, not with the other.
+    assert_eq!(act(&world, "unban", &answer).await.status, 200);
+    first.set_certificate(Some(format!(
+        "{}{}",
+        fresh.body["certificate"].as_str().unwrap(),
+        fresh.body["chain"].as_str().unwrap()
+    )));
+    assert_eq!(beat(&first, &world.relay).await, "200");
+    let again = first.join(&world.relay, &other).await;
+    assert_eq!(again.body["nodeId"], answer.body["nodeId"], "{}", again.body);
+}
+
+async fn control_characters_are_refused_by_field(database: Database) {
+    let world = World::new(database).await;
+    let (machine, _) = joined(&world, 1).await;
+    for field in ["bootId", "agentVersion"] {
+        let mut input = json!({});
+        input[field] = json!("a\u{0}b");
+        let refused = machine.call(&world.relay, "node/heartbeat", &input).await;
+        assert_eq!(
+            (outcome(&refused).as_str(), &refused.body["errors"][0]["field"]),
+            ("INVALID_INPUT", &json!(field))
+        );
+    }
+    // What an odd identity holds is never in the way of the heartbeat of others.
+    let odd = json!({"identity": {"productUuid": "\u{0}", "serial": "a\u{0}b", "macs": [], "gpuUuids": [], "hostname": "\u{1}"}});
+    assert_eq!(outcome(&machine.call(&world.relay, "node/heartbeat", &odd).await), "200");
+    assert!(world.relay.context.heartbeats.write(&world.relay.context.store).await.is_ok());
 }
