@@ -64,12 +64,19 @@ impl Limits {
         charge(&self.health, &network(address), "health checks from this address")
     }
 
-    /// Lets a join in, for as long as the permit lives.
+    /// Charges an address for a join.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED for the address; UNAVAILABLE where too many are judged already.
-    pub fn enter_join(&self, address: IpAddr) -> Result<OwnedSemaphorePermit, Problem> {
-        charge(&self.joins, &network(address), "joins from this address")?;
+    /// RESOURCE_EXHAUSTED with the wait.
+    pub fn charge_join(&self, address: IpAddr) -> Result<(), Problem> {
+        charge(&self.joins, &network(address), "joins from this address")
+    }
+
+    /// Lets a join that has arrived whole be judged, for as long as the permit lives.
+    ///
+    /// # Errors
+    /// UNAVAILABLE where too many are judged already.
+    pub fn enter_join(&self) -> Result<OwnedSemaphorePermit, Problem> {
         self.joins_in_flight.clone().try_acquire_owned().map_err(|_| {
             Problem::new(Code::Unavailable, "Too many machines join at this moment; try again.")
                 .retry_after(2)
@@ -154,11 +161,10 @@ mod tests {
     #[test]
     fn joins_in_flight_are_bounded_and_come_back() {
         let limits = small();
-        let here: IpAddr = [192, 0, 2, 1].into();
-        let first = limits.enter_join(here).unwrap();
-        let _second = limits.enter_join(here).unwrap();
-        assert_eq!(limits.enter_join(here).unwrap_err().code, Code::Unavailable);
+        let first = limits.enter_join().unwrap();
+        let _second = limits.enter_join().unwrap();
+        assert_eq!(limits.enter_join().unwrap_err().code, Code::Unavailable);
         drop(first);
-        assert!(limits.enter_join(here).is_ok());
+        assert!(limits.enter_join().is_ok());
     }
 }

@@ -128,10 +128,9 @@ async fn run(
 ) -> Result<Vec<u8>, Fault> {
     let access = app.registry.get(name).map(|bound| bound.method.access).ok_or_else(unauthenticated)?;
     require_json(headers)?;
-    let _in_flight = match access {
-        Access::JoinToken => Some(app.relay.limits.enter_join(arrival.remote)?),
-        _ => None,
-    };
+    if access == Access::JoinToken {
+        app.relay.limits.charge_join(arrival.remote)?;
+    }
     let now = app.relay.clock.now();
     let Some(caller) = authenticate(&app.relay, access, headers, arrival).await? else {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
@@ -139,6 +138,11 @@ async fn run(
     };
     charge(&app.relay, &caller)?;
     let body = read(body).await?;
+    // Taken only now: a body that is slow to come holds nobody else up.
+    let in_flight = match access {
+        Access::JoinToken => Some(app.relay.limits.enter_join()?),
+        _ => None,
+    };
     let call = Call {
         relay: app.relay.clone(),
         caller,
@@ -150,6 +154,7 @@ async fn run(
     // A task of its own: a client that goes away does not stop a change half-way through its answer.
     let app = app.clone();
     let task = tokio::spawn(async move {
+        let _in_flight = in_flight;
         match app.registry.get(name) {
             Some(bound) => bound.run(call, body).await,
             None => Err(unauthenticated().into()),
