@@ -35,7 +35,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most bytes of an answer; that of the secrets has up to 100 of 16 KiB, escaped.
 const MAX_ANSWER_BYTES: usize = 256 * 1024;
-const MAX_SECRETS_BYTES: usize = 4 * 1024 * 1024;
+const MAX_SECRETS_BYTES: usize = 10 * 1024 * 1024;
 
 /// Why a call came to nothing.
 #[derive(Debug, thiserror::Error)]
