@@ -8,6 +8,7 @@
 mod bcd;
 pub mod client;
 mod database;
+pub mod load;
 mod local;
 mod machine;
 mod programs;
