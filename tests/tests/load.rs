@@ -1,4 +1,6 @@
 //! The load tool works: a few dozen machines on each database. How fast they are is for no test to judge.
+#![expect(clippy::indexing_slicing, reason = "a report is indexed, where what is absent is null")]
+#![expect(clippy::unwrap_used, reason = "a load that does not report fails")]
 
 use serde_json::Value;
 use tests::program;

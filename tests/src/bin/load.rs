@@ -31,6 +31,10 @@ struct Flags {
     /// Machines that join and then renew, each on a fresh connection
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = within(1, 1_000_000))]
     machines: u32,
+    /// Join tokens that the machines share evenly, at least one for 10,000: PostgreSQL admits one machine at a time of a
+    /// token
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(1, 1000))]
+    tokens: u32,
     /// Machines that join or renew at a time
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = within(1, 4096))]
     connections: u32,
@@ -81,6 +85,7 @@ impl Flags {
                 Database::Postgres => Kind::Postgres,
             },
             machines: count(self.machines),
+            tokens: count(self.tokens),
             connections: count(self.connections),
             kept: count(self.kept),
             heartbeats: count(self.heartbeats),

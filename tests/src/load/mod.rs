@@ -37,9 +37,9 @@ const USES_OF_A_TOKEN: usize = 10_000;
 /// What the relay is told: machines that share an address would be slowed down by design.
 const RAISED_LIMITS: [&str; 6] = [
     "--limits.join-per-ip-per-minute",
-    "100000000",
+    "1000000",
     "--limits.per-token-per-minute",
-    "100000000",
+    "1000000",
     "--limits.join-in-flight",
     "4096",
 ];
@@ -51,6 +51,8 @@ pub struct Plan {
     pub database: Kind,
     /// Machines that join, then renew; at most a million.
     pub machines: usize,
+    /// Join tokens that the machines share evenly; more where these have too few uses.
+    pub tokens: usize,
     /// Machines that join or renew at a time.
     pub connections: usize,
     /// Connections that are kept for heartbeats, each of a node of its own.
@@ -159,7 +161,7 @@ impl Load<'_> {
 
     async fn joins(&mut self, wire: &Arc<Wire>, machines: Vec<Machine>) -> Result<Vec<Enrolled>, LoadError> {
         let mut bearers = Vec::new();
-        for _ in machines.chunks(USES_OF_A_TOKEN) {
+        for _ in 0..machines.len().div_ceil(USES_OF_A_TOKEN).max(self.plan.tokens) {
             let token = self.relay.join_token(u32::try_from(USES_OF_A_TOKEN).unwrap_or(u32::MAX)).await;
             let bearer = HeaderValue::try_from(format!("Bearer {token}"));
             bearers.push(bearer.map_err(LoadError::prepare("writing a header"))?);
@@ -172,7 +174,7 @@ impl Load<'_> {
         let idle = vec![(); self.plan.connections.min(machines.len())];
         let driven = drive::drive(work, idle, move |(), at| {
             let (wire, config, machines) = (wire.clone(), config.clone(), shared.clone());
-            let bearer = bearers.get(at / USES_OF_A_TOKEN).cloned();
+            let bearer = bearers.get(at % bearers.len()).cloned();
             Box::pin(async move {
                 let body = machines.get(at).map(|machine| machine.join.clone()).unwrap_or_default();
                 wire.connect(config).await?.post("/api/node/join", bearer.as_ref(), body).await

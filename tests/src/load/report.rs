@@ -15,6 +15,8 @@ use std::{fmt, time::Duration};
 pub struct Report {
     /// `sqlite` or `postgres`.
     pub database: &'static str,
+    /// Join tokens that the machines share.
+    pub tokens: usize,
     /// Machines that join or renew at a time.
     pub connections: usize,
     /// Nodes that the store held before.
@@ -128,6 +130,7 @@ impl Report {
         };
         Self {
             database,
+            tokens: plan.machines.div_ceil(super::USES_OF_A_TOKEN).max(plan.tokens),
             connections: plan.connections,
             filled_nodes: plan.nodes,
             raised_limits: super::RAISED_LIMITS.join(" "),
@@ -140,12 +143,12 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { database, connections, filled_nodes, .. } = self;
+        let Self { database, tokens, connections, filled_nodes, .. } = self;
         let cores = self.ceiling.cores;
         writeln!(
             out,
-            "relay on {database}, {cores} cores shared with the machines, {connections} machines at a time, \
-             {filled_nodes} nodes before\nlimits raised: {}\n",
+            "relay on {database}, {cores} cores shared with the machines, {connections} machines at a time of {tokens} \
+             tokens,              {filled_nodes} nodes before\nlimits raised: {}\n",
             self.raised_limits
         )?;
         writeln!(
