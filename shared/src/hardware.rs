@@ -167,8 +167,8 @@ pub fn canonical_gpu_uuid(text: &str) -> Option<String> {
 
 fn bounded(text: &str) -> Option<&str> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
-    (!text.is_empty() && text.len() <= MAX_STRING_BYTES && !text.chars().any(char::is_control))
-        .then_some(text)
+    let odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
+    (!text.is_empty() && text.len() <= MAX_STRING_BYTES && !text.chars().any(odd)).then_some(text)
 }
 
 fn judge_uuid(text: Option<&str>) -> Claim {
@@ -191,11 +191,14 @@ fn judge_text(text: Option<&str>) -> Claim {
     }
 }
 
-/// An odd value for showing: at most [`MAX_STRING_BYTES`], without control characters.
+/// An odd value for showing: at most [`MAX_STRING_BYTES`], what can't be shown or has no room replaced by U+FFFD. What is
+/// stored is judged again, so that what was odd must stay so: no value with that character is usable.
 fn cut(text: &str) -> String {
+    const MARK: char = char::REPLACEMENT_CHARACTER;
     let mut shown = String::new();
-    for character in text.trim().chars().filter(|c| !c.is_control()) {
-        if shown.len() + character.len_utf8() > MAX_STRING_BYTES {
+    for character in text.trim().chars().map(|c| if c.is_control() { MARK } else { c }) {
+        if shown.len() + character.len_utf8() > MAX_STRING_BYTES - MARK.len_utf8() {
+            shown.push(MARK);
             break;
         }
         shown.push(character);

@@ -86,6 +86,31 @@ fn defaults_from_the_field_are_placeholders_however_they_are_written() {
 }
 
 #[test]
+fn what_is_stored_is_judged_as_it_was() {
+    let long = |length: usize| "SN".repeat(length / 2) + if length % 2 == 1 { "7" } else { "" };
+    let hidden = "00112233-4455-6677-8899-aabb\u{1}ccddeeff".to_owned();
+    let mut odd: Vec<String> =
+        ["\0\0", "SN\u{7}1", "a\u{fffd}b", "\u{1}", "é\u{85}", " \0x"].map(String::from).into();
+    odd.extend([hidden, "é".repeat(140), "\u{2}".repeat(90)]);
+    odd.extend((250..=260).map(long));
+    odd.extend((250..=260).map(|length| long(length) + "\u{3}"));
+    for text in &odd {
+        let claim = Identity {
+            product_uuid: Some(text.clone()),
+            serial: Some(text.clone()),
+            sku: Some(text.clone()),
+            ..Identity::default()
+        };
+        let machine = Machine::judge(&claim);
+        assert_eq!(Machine::judge(&machine.to_identity()), machine, "{text:?}");
+        assert!(machine.serial.claimed().is_some_and(|shown| shown.len() <= MAX_STRING_BYTES), "{text:?}");
+        assert!(!matches!(machine.product_uuid, Claim::Usable(_)), "{text:?}");
+    }
+    assert!(matches!(serial_of(&long(256)), Claim::Usable(_)));
+    assert!(matches!(serial_of(&long(257)), Claim::Placeholder(_)));
+}
+
+#[test]
 fn every_row_is_folded_and_sourced() {
     let mut values: Vec<_> = PLACEHOLDERS.iter().map(|row| row.folded).collect();
     values.sort_unstable();
