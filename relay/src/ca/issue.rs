@@ -66,7 +66,7 @@ impl Authority {
         now: Timestamp,
         ttl_seconds: u32,
     ) -> Result<Issued, CaError> {
-        let issuer = self.active(profile.issuer())?;
+        let issuer = self.settled(profile.issuer(), now)?;
         let signer = issuer.signer_at(now)?;
         let validity = Validity::starting(now, i64::from(ttl_seconds)).within(issuer.validity());
         let mut params = profile::machine(&self.trust_domain, profile, pool, node, validity)?;

@@ -29,7 +29,7 @@ pub use name::{
 pub use own_root::{PendingCa, SignedRoots, install, requests};
 pub use peer::{PeerCertificate, PeerRefused, Trust};
 pub use profile::{BACKDATE_SECONDS, ISSUER_SECONDS, RELAY_SECONDS, ROOT_SECONDS, SERIAL_BYTES};
-pub use rotate::{ANNOUNCE_SECONDS, Change, Demand, OVERLAP_SECONDS, Rotation, rotate};
+pub use rotate::{ANNOUNCE_SECONDS, Change, Demand, OVERLAP_SECONDS, Rotation, SETTLE_SECONDS, rotate};
 
 use crate::{
     random::Random,
@@ -216,6 +216,17 @@ impl Authority {
     fn active(&self, name: CaName) -> Result<&Ca, CaError> {
         let found = self.issuers.iter().find(|ca| ca.record.name == name && ca.is_active());
         found.ok_or_else(|| CaError::UnknownIssuer { name: name.to_string() })
+    }
+
+    /// The CA of that name that signs for machines: the newest that every relay can know by now, else the active one.
+    fn settled(&self, name: CaName, now: Timestamp) -> Result<&Ca, CaError> {
+        let known = |ca: &&Ca| ca.record.not_before.plus_seconds(BACKDATE_SECONDS + SETTLE_SECONDS) <= now;
+        let usable = self
+            .issuers
+            .iter()
+            .filter(|ca| ca.record.name == name && ca.signer_at(now).is_ok())
+            .filter(known);
+        usable.max_by_key(|ca| ca.record.not_before).map_or_else(|| self.active(name), Ok)
     }
 
     /// An issuing CA by its id, or the active one by its name.

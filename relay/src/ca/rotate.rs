@@ -1,7 +1,7 @@
 //! Rotation of CAs with overlap: a function of the stored records and the time.
 //!
-//! An issuing CA is replaced when two thirds of its life have passed; the old one signs no more and stays
-//! trusted until what it issued can't be renewed any more. A root is announced first (in every bundle, signing
+//! An issuing CA is replaced when two thirds of its life have passed; the old one signs on for [`SETTLE_SECONDS`], until
+//! every relay has taken the new one over, and stays trusted until what it issued can't be renewed any more. A root is announced first (in every bundle, signing
 //! nothing) until every machine must have seen it, then takes over. Roots whose key is offline are never
 //! touched: what is due under them is answered as waiting.
 
@@ -20,6 +20,10 @@ pub const OVERLAP_SECONDS: i64 = 30 * 86_400;
 /// How long a root is announced before it signs, in seconds (60 days: the longest certificate and the longest
 /// grace, after which every machine has been given the new bundle).
 pub const ANNOUNCE_SECONDS: i64 = 60 * 86_400;
+
+/// How long the CA before it still signs for machines once an issuing CA is made, in seconds: each relay looks for new
+/// ones every minute, and must know the issuer of whatever certificate comes to it.
+pub const SETTLE_SECONDS: i64 = 180;
 
 /// What to rotate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

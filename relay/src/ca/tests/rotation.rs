@@ -40,9 +40,10 @@ fn what_the_old_ca_issued_is_accepted_until_its_overlap_ends() {
     let new = open(rotated.clone()).unwrap();
     assert_eq!(new.trust().judge(&leaf, &chain, now()).unwrap().issuer, issued.issuer);
     assert_eq!(new.issuers().count(), 5);
-    let fresh = issue(&new, Profile::Node);
+    let settled = now().plus_seconds(SETTLE_SECONDS);
+    let fresh = new.issue_node(Profile::Node, &key(), &pool(), &node(), settled, 86_400).unwrap();
     assert_ne!(fresh.issuer, issued.issuer);
-    new.trust().judge(&der(&fresh.certificate_pem), &[der(&fresh.chain_pem)], now()).unwrap();
+    new.trust().judge(&der(&fresh.certificate_pem), &[der(&fresh.chain_pem)], settled).unwrap();
     // Each has a CRL of its own; the name stands for the active one.
     assert!(new.crl(&issued.issuer, &[], now()).is_ok());
     assert!(new.crl("node", &[], now()).is_ok());
@@ -56,6 +57,34 @@ fn what_the_old_ca_issued_is_accepted_until_its_overlap_ends() {
     assert!(dropped.changes.contains(&Change::Dropped { id: issued.issuer.clone() }));
     let without = open(dropped.records).unwrap();
     assert_eq!(without.trust().judge(&leaf, &chain, now()), Err(PeerRefused::Issuer));
+}
+
+#[test]
+fn a_new_issuing_ca_signs_once_every_relay_can_know_it() {
+    let first = records();
+    let other_relay = open(first.clone()).unwrap().trust();
+    let issued_at = |records: &[CaRecord], at: Timestamp| {
+        open(records.to_vec())
+            .unwrap()
+            .issue_node(Profile::Node, &key(), &pool(), &node(), at, 86_400)
+            .unwrap()
+    };
+    // A first CA has none before it: it signs at once.
+    assert_eq!(issued_at(&first, now()).issuer, first[3].id);
+    let made = now().plus_seconds(DAY);
+    let rotated = turn(first.clone(), Demand::Issuer(CaName::Node), made).records;
+    let early = issued_at(&rotated, made.plus_seconds(SETTLE_SECONDS - 1));
+    other_relay.judge(&der(&early.certificate_pem), &[der(&early.chain_pem)], made).unwrap();
+    let late = issued_at(&rotated, made.plus_seconds(SETTLE_SECONDS));
+    assert_eq!(late.issuer, active(&rotated, Domain::Platform, CaName::Node).id);
+    // Twice in a row: the one that every relay knows still signs.
+    let twice = turn(rotated, Demand::Issuer(CaName::Node), made.plus_seconds(1)).records;
+    let between = issued_at(&twice, made.plus_seconds(2));
+    other_relay.judge(&der(&between.certificate_pem), &[der(&between.chain_pem)], made).unwrap();
+    // One that has ended can't help out.
+    let ended = first[3].not_after.plus_seconds(60);
+    let late = turn(first, Demand::Due, ended).records;
+    assert_eq!(issued_at(&late, ended).issuer, active(&late, Domain::Platform, CaName::Node).id);
 }
 
 #[test]
