@@ -1,6 +1,6 @@
 //! The tables `certificates` (every certificate of a node) and `joins` (which request each join admitted).
 
-use super::{Row, StoreError, Tx};
+use super::{Fault, Row, StoreError, Tx};
 use crate::ca::Revoked;
 use shared::{
     api::node::Trust,
@@ -20,7 +20,9 @@ const INSERT_JOIN: &str = "INSERT INTO joins (token_id, csr_sha256, node_id, ser
 const RESERIAL_JOIN: &str = "UPDATE joins SET serial = $3 WHERE token_id = $1 AND csr_sha256 = $2";
 const REVOKED: &str = "SELECT c.serial, COALESCE(n.ended_at, n.joined_at) AS revoked_at FROM certificates c \
     JOIN nodes n ON n.id = c.node_id WHERE c.issuer = $1 AND c.not_after > $2 \
-    AND (n.state <> 'live' OR c.generation < n.generation) ORDER BY c.serial LIMIT 100000";
+    AND (n.state <> 'live' OR c.generation < n.generation) ORDER BY c.serial LIMIT 100001";
+/// The most entries of a CRL: one less than the statement's LIMIT.
+const MAX_REVOKED: usize = 100_000;
 const FORGET: &str = "DELETE FROM certificates WHERE not_after < $1 AND serial NOT IN \
     (SELECT current_serial FROM nodes) AND serial NOT IN (SELECT serial FROM joins)";
 
@@ -168,12 +170,16 @@ pub async fn reserial_join(
 }
 
 /// The certificates of an issuing CA that must not be accepted any more and have not expired: those of nodes that
-/// are banned or released, and of earlier generations. At most 100,000.
+/// are banned or released, and of earlier generations.
 ///
 /// # Errors
-/// The store's.
+/// The store's. More than 100,000 are none at all: a list that was cut would let through what it leaves out.
 pub async fn revoked(tx: &mut Tx<'_>, issuer: &str, now: Timestamp) -> Result<Vec<Revoked>, StoreError> {
     let rows = tx.fetch_all(REVOKED, &[issuer.into(), now.into()]).await?;
+    if rows.len() > MAX_REVOKED {
+        let rule = "over 100,000 revoked certificates have not expired: too many for one CRL";
+        return Err(StoreError::Other(Fault::new(rule)));
+    }
     rows.iter().map(|row| Ok(Revoked { serial: row.text("serial")?, at: row.time("revoked_at")? })).collect()
 }
 
