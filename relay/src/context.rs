@@ -1,8 +1,14 @@
 //! What every call can reach: the store, the CA, the keys, the clock. Made once, by `server`.
 
 use crate::{
-    ca::Authority, clock::Clock, http::limits::Limits, join::heartbeats::Heartbeats, metrics::Metrics,
-    random::Random, seal::KeyRing, store::Store,
+    ca::Authority,
+    clock::Clock,
+    http::limits::Limits,
+    join::{heartbeats::Heartbeats, lookups::Lookups},
+    metrics::Metrics,
+    random::Random,
+    seal::KeyRing,
+    store::Store,
 };
 use arc_swap::ArcSwap;
 
@@ -24,6 +30,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Signs of life on their way to the store.
     pub heartbeats: Heartbeats,
+    /// Nodes that are looked up, many at a time.
+    pub lookups: Lookups,
     /// The tenant whose members may be admins.
     pub provider_tenant: String,
 }

@@ -3,7 +3,7 @@
 use crate::{
     api,
     auth::bootstrap,
-    ca::{Authority, Domain, TrustDomain},
+    ca::{Authority, TrustDomain},
     clock::Clock,
     config::Settings,
     context::Context,
@@ -11,7 +11,7 @@ use crate::{
     files,
     first_start::{self, Beginning, Installation},
     http::{App, limits::Limits, serve, tls::Tls},
-    join::heartbeats::Heartbeats,
+    join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
     random::Random,
     seal::KeyRing,
@@ -144,6 +144,7 @@ impl Relay {
             limits: Limits::new(&settings.limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
+            lookups: Lookups::default(),
             provider_tenant: installation.provider_tenant,
         };
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
@@ -228,11 +229,8 @@ async fn installation(
 
 /// Writes what machines and operators need to reach this relay: bundles and bootstrap credentials.
 async fn publish(relay: &Context, directory: &Path) -> Result<(), ServeError> {
-    for (file, domain) in [("trust-bundle.pem", Domain::Platform), ("tenant-bundle.pem", Domain::Tenant)] {
-        let path = directory.join(file);
-        files::write(&path, relay.ca.load().bundle(domain).as_bytes(), files::PUBLIC)
-            .map_err(ServeError::file("writing", &path))?;
-    }
+    upkeep::write_bundles(&relay.ca.load(), directory)
+        .map_err(|(path, error)| ServeError::file("writing", &path)(error))?;
     bootstrap::renew(relay, &directory.join("bootstrap"))
         .await
         .map_err(ServeError::start("writing the bootstrap credentials"))

@@ -64,7 +64,7 @@ pub async fn authenticate(
     now: Timestamp,
 ) -> Result<Option<Principal>, StoreError> {
     let Some((id, secret)) = parse(bearer) else { return Ok(None) };
-    let found = relay.store.read("authenticate", id, |tx, id| Box::pin(credentials::find(tx, id))).await?;
+    let found = relay.store.glance("authenticate", id, |tx, id| Box::pin(credentials::find(tx, id))).await?;
     Ok(found
         .filter(|row| row.digest.matches(&secret) && row.revoked_at.is_none() && now < row.expires_at)
         .map(|row| row.principal))

@@ -1,17 +1,24 @@
-//! Who may call how often: token buckets per credential and per client address, and a bound on joins in flight.
+//! Who may call how often: token buckets per credential and per client address, and bounds on what is in flight.
 //!
 //! A bucket's burst is its figure for a minute. A right credential is never slowed by what others from its
 //! address do wrong: a rack behind NAT is one address.
 
 use crate::config::Limits as Figures;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
-use shared::problem::{Code, Problem};
+use shared::{
+    api::Access,
+    problem::{Code, Problem},
+};
 use std::{
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The most calls at a time that are no joins: after an outage all machines call at once, and what the relay can't
+/// answer soon it refuses at once, before it takes memory.
+const MAX_CALLS_IN_FLIGHT: usize = 1024;
 
 /// The buckets.
 pub struct Limits {
@@ -20,6 +27,7 @@ pub struct Limits {
     health: DefaultKeyedRateLimiter<IpAddr>,
     joins: DefaultKeyedRateLimiter<IpAddr>,
     joins_in_flight: Arc<Semaphore>,
+    calls_in_flight: Arc<Semaphore>,
 }
 
 impl Limits {
@@ -33,6 +41,7 @@ impl Limits {
             health: RateLimiter::keyed(Quota::per_minute(settings.health_per_minute)),
             joins: RateLimiter::keyed(Quota::per_minute(settings.join_per_ip_per_minute)),
             joins_in_flight: Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS))),
+            calls_in_flight: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
         }
     }
 
@@ -72,13 +81,18 @@ impl Limits {
         charge(&self.joins, &network(address), "joins from this address")
     }
 
-    /// Lets a join that has arrived whole be judged, for as long as the permit lives.
+    /// Lets a call that has arrived whole be judged, for as long as the permit lives. Joins, which anybody with a token
+    /// can send, have places of their own.
     ///
     /// # Errors
     /// UNAVAILABLE where too many are judged already.
-    pub fn enter_join(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.joins_in_flight.clone().try_acquire_owned().map_err(|_| {
-            Problem::new(Code::Unavailable, "Too many machines join at this moment; try again.")
+    pub fn enter(&self, access: Access) -> Result<OwnedSemaphorePermit, Problem> {
+        let (places, many) = match access {
+            Access::JoinToken => (&self.joins_in_flight, "machines join"),
+            _ => (&self.calls_in_flight, "calls come"),
+        };
+        places.clone().try_acquire_owned().map_err(|_| {
+            Problem::new(Code::Unavailable, format!("Too many {many} at this moment; try again."))
                 .retry_after(2)
         })
     }
@@ -159,12 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn joins_in_flight_are_bounded_and_come_back() {
+    fn what_is_in_flight_is_bounded_and_comes_back() {
         let limits = small();
-        let first = limits.enter_join().unwrap();
-        let _second = limits.enter_join().unwrap();
-        assert_eq!(limits.enter_join().unwrap_err().code, Code::Unavailable);
-        drop(first);
-        assert!(limits.enter_join().is_ok());
+        for (access, most) in [(Access::JoinToken, 2), (Access::Node, MAX_CALLS_IN_FLIGHT)] {
+            let mut held: Vec<_> = (0..most).map(|_| limits.enter(access).unwrap()).collect();
+            let refused = limits.enter(access).unwrap_err();
+            assert_eq!((refused.code, refused.retry_after_seconds), (Code::Unavailable, Some(2)));
+            held.pop();
+            assert!(limits.enter(access).is_ok());
+        }
     }
 }

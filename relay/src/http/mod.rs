@@ -139,10 +139,7 @@ async fn run(
     charge(&app.relay, &caller)?;
     let body = read(body).await?;
     // Taken only now: a body that is slow to come holds nobody else up.
-    let in_flight = match access {
-        Access::JoinToken => Some(app.relay.limits.enter_join()?),
-        _ => None,
-    };
+    let in_flight = app.relay.limits.enter(access)?;
     let call = Call {
         relay: app.relay.clone(),
         caller,
@@ -152,15 +149,20 @@ async fn run(
         now,
     };
     // A task of its own: a client that goes away does not stop a change half-way through its answer.
-    let app = app.clone();
+    let running = app.clone();
     let task = tokio::spawn(async move {
         let _in_flight = in_flight;
-        match app.registry.get(name) {
+        match running.registry.get(name) {
             Some(bound) => bound.run(call, body).await,
             None => Err(unauthenticated().into()),
         }
     });
-    task.await.map_err(Fault::internal("running a method"))?
+    let answer = task.await.map_err(Fault::internal("running a method"))?;
+    // A certificate or token that counts no more shows only in the store.
+    if matches!(&answer, Err(Fault::Problem(problem)) if problem.code == Code::Unauthenticated) {
+        app.relay.limits.charge_wrong_credential(arrival.remote)?;
+    }
+    answer
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
@@ -190,7 +192,7 @@ async fn authenticate(
             let token = bearer(headers).and_then(|text| JoinToken::parse(text).ok());
             let Some(token) = token else { return Ok(None) };
             let kept =
-                relay.store.read("authenticate", &token.id, |tx, id| Box::pin(join_tokens::secret(tx, id)));
+                relay.store.glance("authenticate", &token.id, |tx, id| Box::pin(join_tokens::secret(tx, id)));
             let matches = kept.await?.is_some_and(|digest| digest.matches(&token.secret));
             Ok(matches.then_some(Caller::JoinToken(token.id)))
         }

@@ -84,13 +84,13 @@ async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     let acceptor = TlsAcceptor::from(this.tls.config());
     // A scanner's failed handshake is no news; what a machine must know it says itself.
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
-    let peer = this.tls.peer(stream.get_ref().1.peer_certificates()).map(Arc::new);
+    let peer = Arc::new(this.tls.peer(stream.get_ref().1.peer_certificates()));
     let remote = this.remote.ip().to_canonical();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (app, routes, peer) = (this.app.clone(), this.routes.clone(), peer.clone());
         async move {
             let request_id = request_id(&app, request.headers());
-            let arrival = Arrival { remote, peer, request_id };
+            let arrival = Arrival { remote, peer: peer.now(), request_id };
             Ok::<_, Infallible>(respond(&app, routes, arrival, request).await)
         }
     });

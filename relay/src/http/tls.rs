@@ -8,7 +8,7 @@ use crate::{
     ca::{PeerCertificate, PeerRefused, ServerCertificate, Trust},
     clock::Clock,
 };
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, ServerConfig,
     SignatureScheme,
@@ -74,7 +74,7 @@ impl Tls {
         self.exchange(|current| (certificate.clone(), current.trust.clone()))
     }
 
-    /// Trusts other roots and issuing CAs from the next connection on, and in [`Tls::peer`] at once.
+    /// Trusts other roots and issuing CAs from the next connection on, and in [`Peer::now`] at once.
     ///
     /// # Errors
     /// None that [`Tls::new`] has not excluded.
@@ -83,11 +83,11 @@ impl Tls {
         self.exchange(|current| (current.certificate.clone(), trust.clone()))
     }
 
-    /// Who is at the other end of a connection of ours: `None` without a certificate, or if the CA that
-    /// issued it is trusted no more. Give it what the connection's `peer_certificates` answers.
+    /// Who is at the other end of a connection of ours. Give it what the connection's `peer_certificates` answers.
     #[must_use]
-    pub fn peer(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<PeerCertificate> {
-        self.current.load().trust.read(certificates?.first()?).ok()
+    pub fn peer(self: &Arc<Self>, certificates: Option<&[CertificateDer<'_>]>) -> Peer {
+        let certificate = certificates.and_then(<[_]>::first).map(|leaf| leaf.clone().into_owned());
+        Peer { tls: self.clone(), certificate, read: ArcSwapOption::empty() }
     }
 
     /// Builds the next state from the current one; two exchanges at once both take effect.
@@ -101,6 +101,31 @@ impl Tls {
                 return Ok(());
             }
         }
+    }
+}
+
+/// The other end of a connection: whom its certificate names, for as long as the CA that issued it is trusted.
+pub struct Peer {
+    tls: Arc<Tls>,
+    certificate: Option<CertificateDer<'static>>,
+    /// What was read last, and by which trust.
+    read: ArcSwapOption<(Arc<Trust>, Option<Arc<PeerCertificate>>)>,
+}
+
+impl Peer {
+    /// Its certificate, judged by what is trusted now; `None` without one, or if that CA is trusted no more.
+    #[must_use]
+    pub fn now(&self) -> Option<Arc<PeerCertificate>> {
+        let certificate = self.certificate.as_ref()?;
+        let trust = self.tls.current.load().trust.clone();
+        if let Some(read) = &*self.read.load()
+            && Arc::ptr_eq(&read.0, &trust)
+        {
+            return read.1.clone();
+        }
+        let peer = trust.read(certificate).ok().map(Arc::new);
+        self.read.store(Some(Arc::new((trust, peer.clone()))));
+        peer
     }
 }
 

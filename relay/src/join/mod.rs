@@ -10,6 +10,7 @@
 pub mod heartbeats;
 pub mod identity;
 pub mod issue;
+pub mod lookups;
 pub mod renew;
 pub mod standing;
 pub mod submit;

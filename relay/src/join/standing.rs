@@ -81,6 +81,11 @@ pub async fn require(call: &Call) -> Result<NodeFacts, Fault> {
         return Err(unauthenticated().into());
     }
     let store = &call.relay.store;
+    // Nearly all calls come with the certificate in use, which the row alone shows.
+    let node = call.relay.lookups.find(store, &peer.node).await?.ok_or_else(unauthenticated)?;
+    if judge(&peer.serial, &node)? == Standing::Current {
+        return Ok(node);
+    }
     let (node, standing) =
         store.read("node.standing", peer, |tx, peer| Box::pin(stand(tx, peer, false))).await?;
     if standing == Standing::Current {

@@ -3,10 +3,11 @@
 
 use crate::{
     auth::bootstrap,
-    ca::{self, Authority, Demand},
+    ca::{self, Authority, Demand, Domain},
     config::Settings,
     context::Context,
     fault::{Fault, chain},
+    files,
     http::{
         App, problem,
         tls::{Tls, TlsError},
@@ -20,7 +21,9 @@ use rustls::pki_types::{IpAddr, ServerName};
 use shared::time::Timestamp;
 use std::{
     future::Future,
+    io,
     net::SocketAddr,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -47,8 +50,8 @@ pub(super) fn start(settings: &Settings, address: SocketAddr, app: &Arc<App>, tl
         relay: app.relay.clone(),
         tls: tls.clone(),
         names: server_names(settings, address),
-        // The first turn exchanges it; so does a start.
-        renew_at: Mutex::new(Timestamp::MIN),
+        directory: settings.data_dir.clone(),
+        shown: Mutex::new(Shown::default()),
     });
     tasks.spawn(every(HOUSEKEEPING, "housekeeping", move || {
         let house = house.clone();
@@ -102,16 +105,24 @@ struct House {
     relay: Arc<Context>,
     tls: Arc<Tls>,
     names: Vec<ServerName<'static>>,
+    directory: PathBuf,
+    shown: Mutex<Shown>,
+}
+
+/// What the relay shows of itself since the last exchange; nothing before the first turn, which exchanges all of it.
+#[derive(Default)]
+struct Shown {
+    /// The CAs by whose state it was made.
+    cas: Vec<String>,
     /// When the server certificate is to be exchanged.
-    renew_at: Mutex<Timestamp>,
+    renew_at: Option<Timestamp>,
 }
 
 impl House {
     async fn keep(&self) -> Result<(), Fault> {
         let relay = &self.relay;
-        let before = ids(&relay.ca.load());
         rotate(relay, Demand::Due).await?;
-        self.exchange_certificate(before != ids(&relay.ca.load()))?;
+        self.show(&relay.ca.load())?;
         relay.limits.tidy();
         forget(relay).await?;
         let counts = relay.store.read("metrics", (), |tx, ()| Box::pin(nodes::count_by_state(tx))).await?;
@@ -122,14 +133,15 @@ impl House {
         Ok(())
     }
 
-    /// Presents a fresh server certificate where the old one has lived two thirds of its life, or a CA is another.
-    fn exchange_certificate(&self, other_cas: bool) -> Result<(), Fault> {
+    /// Presents a fresh server certificate where the old one has lived two thirds of its life. Where a CA is another,
+    /// also trusts what is there now, and writes the bundles. What failed is tried again at the next turn.
+    fn show(&self, ca: &Authority) -> Result<(), Fault> {
         let now = self.relay.clock.now();
-        let mut renew_at = self.renew_at.lock().unwrap_or_else(PoisonError::into_inner);
-        if !other_cas && now < *renew_at {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let cas = faces(ca);
+        if cas == shown.cas && shown.renew_at.is_some_and(|at| now < at) {
             return Ok(());
         }
-        let ca = self.relay.ca.load();
         let certificate = ca
             .issue_relay(&self.names, now)
             .map_err(Fault::internal("issuing the relay's own certificate"))?;
@@ -140,7 +152,9 @@ impl House {
         self.tls
             .replace_certificate(certificate)
             .map_err(Fault::internal::<TlsError>("exchanging the certificate"))?;
-        *renew_at = next;
+        write_bundles(ca, &self.directory)
+            .map_err(|(_, error)| Fault::internal::<io::Error>("writing the trust bundles")(error))?;
+        *shown = Shown { cas, renew_at: Some(next) };
         Ok(())
     }
 }
@@ -151,10 +165,19 @@ fn renewal_of(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
     not_before.plus_seconds(i64::try_from(life / 3 * 2).unwrap_or(0))
 }
 
-fn ids(ca: &Authority) -> Vec<String> {
-    let mut ids: Vec<String> = ca.issuers().map(|record| record.id.clone()).chain(ca.pins()).collect();
-    ids.sort();
-    ids
+/// What is shown of the CAs: which there are, which of them sign, which roots are trusted.
+fn faces(ca: &Authority) -> Vec<String> {
+    let issuers = ca.issuers().map(|record| format!("{} {:?}", record.id, record.state));
+    issuers.chain([Domain::Platform, Domain::Tenant].map(|domain| ca.bundle(domain))).collect()
+}
+
+/// Writes the files with the roots that verify this relay, and tenants' nodes. The error says which file.
+pub(super) fn write_bundles(ca: &Authority, directory: &Path) -> Result<(), (PathBuf, io::Error)> {
+    for (file, domain) in [("trust-bundle.pem", Domain::Platform), ("tenant-bundle.pem", Domain::Tenant)] {
+        let path = directory.join(file);
+        files::write(&path, ca.bundle(domain).as_bytes(), files::PUBLIC).map_err(|error| (path, error))?;
+    }
+    Ok(())
 }
 
 /// Rotates the CAs in the store as demanded, and takes over what is there then: another relay may have rotated.

@@ -45,7 +45,7 @@ pub use self::{
 
 use self::{
     dialect::{Address, Dialect},
-    retry::{Jitter, MAX_RETRIES},
+    retry::{Jitter, Tries},
     writer::Writer,
 };
 use futures_util::future::BoxFuture;
@@ -129,17 +129,14 @@ impl Store {
         E: From<StoreError> + StoreFault + Send,
         F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>> + Send + Sync,
     {
-        let mut retry = 0;
+        let mut tries = self.tries(name);
         loop {
             let result = match &self.inner.writer {
-                Some(writer) => self.write_in_batch(writer, retry > 0, &context, &work).await,
+                Some(writer) => self.write_in_batch(writer, tries.again(), &context, &work).await,
                 None => self.write_in_pool(&context, &work).await,
             };
-            if !self.worth_a_retry(name, retry, &result) {
-                return result;
-            }
-            tokio::time::sleep(self.inner.jitter.wait(retry)).await;
-            retry += 1;
+            let Some(wait) = tries.wait_after(&result) else { return result };
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -154,14 +151,31 @@ impl Store {
         E: From<StoreError> + StoreFault + Send,
         F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>> + Send + Sync,
     {
-        let mut retry = 0;
+        let mut tries = self.tries(name);
         loop {
             let result = self.read_in_pool(&context, &work).await;
-            if !self.worth_a_retry(name, retry, &result) {
-                return result;
-            }
-            tokio::time::sleep(self.inner.jitter.wait(retry)).await;
-            retry += 1;
+            let Some(wait) = tries.wait_after(&result) else { return result };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Runs one statement on the latest committed state of the database: a [`Store::read`] for `work` that needs no
+    /// more than that, without the two round trips of a transaction. A second statement is refused.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`StoreError`] as one of them.
+    pub async fn glance<C, T, E, F>(&self, name: &'static str, context: C, work: F) -> Result<T, E>
+    where
+        C: Send + Sync,
+        T: Send,
+        E: From<StoreError> + StoreFault + Send,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>> + Send + Sync,
+    {
+        let mut tries = self.tries(name);
+        loop {
+            let result = self.glance_in_pool(&context, &work).await;
+            let Some(wait) = tries.wait_after(&result) else { return result };
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -263,16 +277,20 @@ impl Store {
         result
     }
 
-    fn worth_a_retry<T, E: StoreFault>(&self, name: &'static str, retry: u32, result: &Result<T, E>) -> bool {
-        let Some(error) = result.as_ref().err().and_then(E::store_error) else { return false };
-        let Some(reason) = error.retry_reason() else { return false };
-        if retry >= MAX_RETRIES {
-            tracing::warn!(operation = name, %error, "given up after {MAX_RETRIES} retries");
-            return false;
-        }
-        self.inner.retries.count(reason);
-        tracing::debug!(operation = name, %error, retry, "trying again");
-        true
+    async fn glance_in_pool<C, T, E, F>(&self, context: &C, work: &F) -> Result<T, E>
+    where
+        E: From<StoreError>,
+        F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>>,
+    {
+        let dialect = self.inner.dialect;
+        let mut connection = self.inner.pool.acquire().await.map_err(|error| dialect.classify(error))?;
+        let mut tx = Tx::of_one_statement(&mut connection, dialect);
+        let result = work(&mut tx, context).await;
+        tx.settle(result)
+    }
+
+    fn tries(&self, operation: &'static str) -> Tries<'_> {
+        Tries::of(operation, &self.inner.retries, &self.inner.jitter)
     }
 }
 

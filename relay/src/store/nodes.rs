@@ -1,7 +1,7 @@
 //! The table `nodes`: what joining, renewing and every call of a node read and write. Views for people and the
 //! moves that people make are in `node_views`.
 
-use super::{Row, StoreError, Tx};
+use super::{Row, StoreError, Tx, Value};
 use crate::facts::NodeFacts;
 use shared::{
     api::{join_tokens::Hosted, node::Trust, nodes::NodeState},
@@ -12,6 +12,10 @@ use shared::{
 
 const LOCK: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, \
     current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id = $1";
+const FIND_ALL: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, \
+    current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id IN ( \
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
+    $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
 const INSERT: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state, generation, trust, hosted, identity, \
     key_sha256, token_id, remote_address, kubernetes_node_name, agent_version, current_serial, created_at, joined_at) \
     VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
@@ -29,7 +33,10 @@ const HEARTBEAT: &str = "UPDATE nodes SET last_heartbeat_at = $2, agent_version 
 const COUNT: &str = "SELECT state, COUNT(*) AS count FROM nodes GROUP BY state";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[LOCK, INSERT, REJOIN, REPLACE_CERTIFICATE, OFFER_CERTIFICATE, PROMOTE, HEARTBEAT, COUNT];
+    &[LOCK, FIND_ALL, INSERT, REJOIN, REPLACE_CERTIFICATE, OFFER_CERTIFICATE, PROMOTE, HEARTBEAT, COUNT];
+
+/// The most nodes that [`find_all`] finds.
+pub const MOST_AT_ONCE: usize = 32;
 
 /// What a join writes of a node.
 #[derive(Clone, Debug)]
@@ -83,6 +90,20 @@ pub async fn lock(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<NodeFacts>, Sto
 /// The store's.
 pub async fn find(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<NodeFacts>, StoreError> {
     tx.fetch_optional(LOCK, &[id.as_str().into()]).await?.map(|row| node(&row)).transpose()
+}
+
+/// Those of at most [`MOST_AT_ONCE`] nodes that are there, as they are now, not locked, in no order.
+///
+/// # Errors
+/// The store's.
+pub async fn find_all(tx: &mut Tx<'_>, ids: &[NodeId]) -> Result<Vec<NodeFacts>, StoreError> {
+    if let [id] = ids {
+        return Ok(find(tx, id).await?.into_iter().collect());
+    }
+    // No node has an empty id.
+    let mut row = [Value::from(""); MOST_AT_ONCE];
+    row.iter_mut().zip(ids).for_each(|(slot, id)| *slot = id.as_str().into());
+    tx.fetch_all(FIND_ALL, &row).await?.iter().map(node).collect()
 }
 
 /// Writes a new node.

@@ -1,6 +1,6 @@
 //! How often and how soon a transaction is tried again, and the count of it.
 
-use super::error::RetryReason;
+use super::error::{RetryReason, StoreFault};
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     sync::atomic::{AtomicU64, Ordering},
@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Further tries after the first one.
-pub(super) const MAX_RETRIES: u32 = 10;
+const MAX_RETRIES: u32 = 10;
 const FIRST_WAIT_MICROSECONDS: u64 = 2_000;
 const LONGEST_WAIT_MICROSECONDS: u64 = 200_000;
 
@@ -60,6 +60,40 @@ impl Jitter {
         let mut hasher = self.keys.build_hasher();
         hasher.write_u64(self.drawn.fetch_add(1, Ordering::Relaxed));
         wait(retry, hasher.finish())
+    }
+}
+
+/// The tries of one operation.
+pub(super) struct Tries<'s> {
+    operation: &'static str,
+    retries: &'s Retries,
+    jitter: &'s Jitter,
+    retry: u32,
+}
+
+impl<'s> Tries<'s> {
+    pub(super) fn of(operation: &'static str, retries: &'s Retries, jitter: &'s Jitter) -> Self {
+        Self { operation, retries, jitter, retry: 0 }
+    }
+
+    /// Whether the next try is not the first.
+    pub(super) fn again(&self) -> bool {
+        self.retry > 0
+    }
+
+    /// How long to wait before another try; `None` if `result` is what the operation ends with.
+    pub(super) fn wait_after<T, E: StoreFault>(&mut self, result: &Result<T, E>) -> Option<Duration> {
+        let error = result.as_ref().err().and_then(E::store_error)?;
+        let reason = error.retry_reason()?;
+        let (operation, retry) = (self.operation, self.retry);
+        if retry >= MAX_RETRIES {
+            tracing::warn!(operation, %error, "given up after {MAX_RETRIES} retries");
+            return None;
+        }
+        self.retries.count(reason);
+        tracing::debug!(operation, %error, retry, "trying again");
+        self.retry += 1;
+        Some(self.jitter.wait(retry))
     }
 }
 

@@ -5,21 +5,29 @@
 
 use super::{
     dialect::Dialect,
-    error::StoreError,
+    error::{Fault, StoreError},
     value::{Row, Value},
 };
 use sqlx::{Any, AnyConnection, AssertSqlSafe, SqlSafeStr, any::AnyArguments, query::Query};
 
-/// A transaction. Made by [`Store::transact`](super::Store::transact) and [`Store::read`](super::Store::read) only.
+/// A transaction. Made by [`Store::transact`](super::Store::transact) and [`Store::read`](super::Store::read) only, and
+/// by [`Store::glance`](super::Store::glance) for a single statement.
 pub struct Tx<'c> {
     connection: &'c mut AnyConnection,
     dialect: Dialect,
     failed: Option<StoreError>,
+    /// How many more statements may come, where each is a transaction of its own and may only read.
+    selects_left: Option<u32>,
 }
 
 impl<'c> Tx<'c> {
     pub(super) fn new(connection: &'c mut AnyConnection, dialect: Dialect) -> Self {
-        Self { connection, dialect, failed: None }
+        Self { connection, dialect, failed: None, selects_left: None }
+    }
+
+    /// For one SELECT outside of any transaction.
+    pub(super) fn of_one_statement(connection: &'c mut AnyConnection, dialect: Dialect) -> Self {
+        Self { selects_left: Some(1), ..Self::new(connection, dialect) }
     }
 
     /// Runs a statement; says how many rows it changed.
@@ -28,6 +36,9 @@ impl<'c> Tx<'c> {
     /// The statement failed (or one before it), and with it the transaction.
     pub async fn execute(&mut self, sql: &'static str, args: &[Value<'_>]) -> Result<u64, StoreError> {
         self.usable()?;
+        if self.selects_left.is_some() {
+            return Err(outside());
+        }
         let result = bind(sql, args).execute(&mut *self.connection).await;
         self.note(result).map(|done| done.rows_affected())
     }
@@ -110,15 +121,27 @@ impl<'c> Tx<'c> {
         sql: impl SqlSafeStr,
         args: &[Value<'_>],
     ) -> Result<Option<Row>, StoreError> {
-        self.usable()?;
+        self.count_select()?;
         let result = bind(sql, args).fetch_optional(&mut *self.connection).await;
         Ok(self.note(result)?.map(Row::new))
     }
 
     async fn all(&mut self, sql: impl SqlSafeStr, args: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
-        self.usable()?;
+        self.count_select()?;
         let result = bind(sql, args).fetch_all(&mut *self.connection).await;
         Ok(self.note(result)?.into_iter().map(Row::new).collect())
+    }
+
+    fn count_select(&mut self) -> Result<(), StoreError> {
+        self.usable()?;
+        match &mut self.selects_left {
+            None => Ok(()),
+            Some(0) => Err(outside()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+        }
     }
 
     fn usable(&self) -> Result<(), StoreError> {
@@ -132,6 +155,10 @@ impl<'c> Tx<'c> {
             error
         })
     }
+}
+
+fn outside() -> StoreError {
+    StoreError::Other(Fault::new("a glance is one SELECT: what needs more is a read or a change"))
 }
 
 fn bind<'q>(sql: impl SqlSafeStr, args: &[Value<'_>]) -> Query<'q, Any, AnyArguments> {

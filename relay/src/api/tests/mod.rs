@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     first_start::{self, Beginning},
     http::limits::Limits,
-    join::heartbeats::Heartbeats,
+    join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
     random::Random,
     seal::{KeyRing, MasterKey},
@@ -75,6 +75,7 @@ impl Desk {
             limits: Limits::new(&limits()),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
+            lookups: Lookups::default(),
             provider_tenant: installation.provider_tenant,
         });
         Self { relay, registry: api::registry().unwrap(), clock }

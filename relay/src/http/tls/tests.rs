@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
-    ca::{Authority, CaName, CaRecord, Demand, Domain, Issued, Profile, Roots, TrustDomain, create, rotate},
+    ca::{
+        Authority, CaName, CaRecord, Demand, Domain, Issued, Profile, Roots, SETTLE_SECONDS, TrustDomain,
+        create, rotate,
+    },
     random::Random,
     seal::{KeyRing, MasterKey},
 };
@@ -23,7 +26,7 @@ struct World {
     records: Vec<CaRecord>,
     authority: Authority,
     clock: Clock,
-    tls: Tls,
+    tls: Arc<Tls>,
 }
 
 /// A machine with its key and what it was issued.
@@ -53,7 +56,7 @@ impl World {
         let clock = Clock::manual(Timestamp::parse("2026-03-01T12:00:00Z").unwrap());
         let records = create(&trust_domain(), Roots::drawn(), clock.now(), &ring(), &random()).unwrap();
         let authority = open(&records);
-        let tls = Tls::new(server(&authority, &clock), authority.trust(), &clock).unwrap();
+        let tls = Arc::new(Tls::new(server(&authority, &clock), authority.trust(), &clock).unwrap());
         Self { records, authority, clock, tls }
     }
 
@@ -78,9 +81,9 @@ impl World {
         connect(client, self.tls.config())
     }
 
-    fn peer(&self, client: ClientConfig) -> Result<Option<PeerCertificate>, Error> {
+    fn peer(&self, client: ClientConfig) -> Result<Option<Arc<PeerCertificate>>, Error> {
         let (_, server) = self.connect(client)?;
-        Ok(self.tls.peer(server.peer_certificates()))
+        Ok(self.tls.peer(server.peer_certificates()).now())
     }
 }
 
@@ -154,7 +157,7 @@ fn connect(
     panic!("the handshake does not end")
 }
 
-fn is_certificate_error(verdict: &Result<Option<PeerCertificate>, Error>) -> bool {
+fn is_certificate_error(verdict: &Result<Option<Arc<PeerCertificate>>, Error>) -> bool {
     matches!(verdict, Err(Error::InvalidCertificate(_)))
 }
 
@@ -164,7 +167,7 @@ fn a_client_without_a_certificate_is_served_by_tls_1_3_and_h2() {
     let (client, server) = world.connect(world.client(None)).unwrap();
     assert_eq!(server.protocol_version(), Some(ProtocolVersion::TLSv1_3));
     assert_eq!(server.alpn_protocol(), Some(&b"h2"[..]));
-    assert_eq!(world.tls.peer(server.peer_certificates()), None);
+    assert_eq!(world.tls.peer(server.peer_certificates()).now(), None);
     // Leaf, issuing CA and root, so that a machine that knows only the pin can build the path.
     assert_eq!(client.peer_certificates().unwrap().len(), 3);
     let group = client.negotiated_key_exchange_group().unwrap().name();
@@ -303,6 +306,7 @@ fn trust_is_exchanged_while_it_runs_and_both_exchanges_last() {
     )
     .unwrap();
     let rotated = open(&turned.records);
+    world.clock.advance(Duration::from_secs(SETTLE_SECONDS.unsigned_abs()));
     let new = issue(&rotated, Profile::Node, world.clock.now(), 3600);
     assert!(is_certificate_error(&world.peer(world.client(Some(&new)))));
     world.tls.replace_trust(rotated.trust()).unwrap();
@@ -313,9 +317,12 @@ fn trust_is_exchanged_while_it_runs_and_both_exchanges_last() {
     }
     // A connection that was made before its CA was dropped is nobody's afterwards.
     let (_, open) = world.connect(world.client(Some(&old))).unwrap();
-    assert!(world.tls.peer(open.peer_certificates()).is_some());
+    let peer = world.tls.peer(open.peer_certificates());
+    assert_eq!(peer.now().unwrap().issuer, old.issued.issuer);
     world.tls.replace_trust(World::new().authority.trust()).unwrap();
-    assert_eq!(world.tls.peer(open.peer_certificates()), None);
+    assert_eq!(peer.now(), None);
+    world.tls.replace_trust(rotated.trust()).unwrap();
+    assert_eq!(peer.now().unwrap().issuer, old.issued.issuer);
 }
 
 #[test]
