@@ -3,6 +3,7 @@
 pub mod document;
 pub mod idempotency;
 pub mod join_tokens;
+mod json;
 pub mod node;
 pub mod nodes;
 pub mod pools;

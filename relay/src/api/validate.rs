@@ -3,14 +3,18 @@
 //! The schema finds all that is wrong with shapes and bounds; what it can't tell (60.0 is an integer to JSON
 //! Schema) the typed reading that follows refuses.
 
+use super::json::parse;
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, error::Category, json};
 use shared::{
     api::{Method, SchemaOf},
     problem::{FieldError, Problem},
 };
+
+/// The most bad fields that an answer names: more come from a program that sends anything at all.
+const MAX_ERRORS: usize = 200;
 
 /// A method's input, ready to judge.
 pub struct InputSchema(Validator);
@@ -60,18 +64,25 @@ impl InputSchema {
     /// # Errors
     /// INVALID_INPUT with every bad field.
     pub fn read<I: DeserializeOwned>(&self, body: &[u8]) -> Result<I, Problem> {
-        let mut value: Value = serde_json::from_slice(body).map_err(|error| {
-            Problem::invalid_field(
-                "",
-                format!("must be one JSON object: line {}, column {}", error.line(), error.column()),
-            )
+        let mut value = parse(body).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let rule = match error.classify() {
+                Category::Data => rule_of(&error),
+                _ => format!("must be one JSON object: line {line}, column {column}"),
+            };
+            Problem::invalid_field("", rule)
         })?;
         if !value.is_object() {
             return Err(Problem::invalid_field("", "must be one JSON object"));
         }
         drop_nulls(&mut value);
-        let errors: Vec<FieldError> =
-            self.0.iter_errors(&value).flat_map(|error| field_errors(&error)).collect();
+        let mut errors: Vec<FieldError> =
+            self.0.iter_errors(&value).flat_map(|error| field_errors(&error)).take(MAX_ERRORS + 1).collect();
+        if errors.len() > MAX_ERRORS {
+            errors.truncate(MAX_ERRORS);
+            let message = format!("has more bad fields than these {MAX_ERRORS}");
+            errors.push(FieldError { field: String::new(), message });
+        }
         if !errors.is_empty() {
             return Err(Problem::invalid(errors));
         }
@@ -85,9 +96,17 @@ fn rule_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.starts_with("invalid type") || text.starts_with("invalid value") {
         text.rsplit_once("expected ")
-            .map_or_else(|| "is not valid".to_owned(), |(_, wanted)| format!("must be {wanted}"))
+            .map_or_else(|| "is not valid".to_owned(), |(_, wanted)| format!("must be {}", in_words(wanted)))
     } else {
         text
+    }
+}
+
+/// What the typed reading wants, without the names of its types.
+fn in_words(wanted: &str) -> &str {
+    match wanted {
+        "i64" | "u64" | "i32" | "u32" => "a whole number, written without a fraction",
+        other => other,
     }
 }
 
