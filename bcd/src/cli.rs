@@ -228,6 +228,7 @@ fn print_json(value: &impl serde::Serialize) -> Result<Exit, Failure> {
 fn start_log(settings: &Settings) {
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
+        .log_internal_errors(false)
         .with_max_level(settings.log)
         .with_target(false)
         .with_ansi(false);

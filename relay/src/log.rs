@@ -36,7 +36,8 @@ pub fn check_filter(directives: &str) -> Result<(), InvalidFilter> {
 pub fn start(settings: &LogSettings) -> Result<(), LogError> {
     let filter = filter(&settings.filter)?;
     let on_terminal = io::stderr().is_terminal();
-    let lines = fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that can't be written is lost: to complain about that would need the same place, and nobody's call fails by it.
+    let lines = fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     let started = match settings.format {
         LogFormat::Json => lines.json().flatten_event(true).with_current_span(false).try_init(),
         LogFormat::Auto if !on_terminal => {
