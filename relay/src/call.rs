@@ -36,6 +36,17 @@ pub enum Caller {
     Peer(Arc<PeerCertificate>),
 }
 
+impl Caller {
+    /// The machine's certificate, if a machine calls with one.
+    #[must_use]
+    pub fn peer(&self) -> Option<Arc<PeerCertificate>> {
+        match self {
+            Self::Peer(peer) => Some(peer.clone()),
+            Self::Credential(_) | Self::JoinToken(_) => None,
+        }
+    }
+}
+
 impl Call {
     /// The person or service.
     ///

@@ -10,7 +10,7 @@ use crate::{
     fault::{Fault, chain},
     files,
     first_start::{self, Beginning, Installation},
-    http::{App, limits::Limits, serve, tls::Tls},
+    http::{App, crls::Crls, limits::Limits, serve, tls::Tls},
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
     random::Random,
@@ -18,11 +18,12 @@ use crate::{
     store::Store,
 };
 use arc_swap::ArcSwap;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use shared::time::Timestamp;
 use std::{
     fs::File,
     future::Future,
-    io,
+    io::{self, Write as _},
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -87,6 +88,7 @@ impl ServeError {
 /// Something of the start fails; the store is unchanged or whole.
 pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let stop = stop_signal().map_err(ServeError::start("watching for signals"))?;
+    raise_file_limit();
     let relay = Relay::start(settings, Clock::system(), Random::system()).await?;
     relay.run(stop).await
 }
@@ -149,7 +151,7 @@ impl Relay {
         };
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
-        let app = Arc::new(App { relay: Arc::new(relay), registry, url });
+        let app = Arc::new(App { relay: Arc::new(relay), registry, url, crls: Crls::default() });
         Ok(Self { settings, app, tls: Arc::new(tls), listener, address, _lock: lock })
     }
 
@@ -236,14 +238,21 @@ async fn publish(relay: &Context, directory: &Path) -> Result<(), ServeError> {
         .map_err(ServeError::start("writing the bootstrap credentials"))
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the line is part of the contract, whatever the log's format and level"
-)]
+/// The line is part of the contract, whatever the log's format and level. Nobody need be there to read it.
 fn announce(relay: &Context, url: &str) {
     let pin = relay.ca.load().pin().unwrap_or_default();
     tracing::info!(url, pin, version = env!("CARGO_PKG_VERSION"), "the relay serves; machines pin this CA");
-    eprintln!("listening on {url}");
+    let _ = writeln!(io::stderr(), "listening on {url}");
+}
+
+/// Lets this process have as many connections as the system allows it: the default of 1,024 is for programs that use
+/// `select`.
+fn raise_file_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        tracing::warn!(error = chain(&error), "the limit of open files stays as it is");
+    }
 }
 
 /// Resolves at SIGTERM or SIGINT.

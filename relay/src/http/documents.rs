@@ -3,15 +3,15 @@
 use super::{App, Arrival, problem};
 use crate::{
     api,
-    ca::{CaState, Domain, Revoked},
+    ca::{CaState, Domain},
     fault::Fault,
-    store::certificates,
 };
 use axum::{
     Extension,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     response::Response,
 };
+use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 use shared::{
@@ -44,14 +44,14 @@ pub(super) async fn version() -> Response {
     document(&json!({"version": env!("CARGO_PKG_VERSION"), "phases": phases}))
 }
 
-/// `GET /api/openapi.json`: made once, since the table never changes while the relay runs.
+/// `GET /api/openapi.json`: made once and shared, since the table never changes while the relay runs.
 pub(super) async fn openapi(State(app): Shared, Extension(arrival): Extension<Arrival>) -> Response {
-    static DOCUMENT: OnceLock<String> = OnceLock::new();
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
     if let Err(refused) = limited(&app, &arrival) {
         return refused;
     }
-    let text = DOCUMENT.get_or_init(|| api::document::openapi(app.registry.methods()).to_string());
-    problem::json(text.as_bytes().to_vec())
+    let text = DOCUMENT.get_or_init(|| api::document::openapi(app.registry.methods()).to_string().into());
+    problem::json(text.clone())
 }
 
 /// `GET /api/trust-bundle`.
@@ -81,13 +81,13 @@ fn bundle(app: &App, domain: Domain) -> Response {
 pub(super) async fn crl(
     State(app): Shared,
     Extension(arrival): Extension<Arrival>,
-    Path(file): Path<String>,
+    file: Result<Path<String>, PathRejection>,
 ) -> Response {
     if let Err(refused) = limited(&app, &arrival) {
         return refused;
     }
-    let now = app.relay.clock.now();
     let ca = app.relay.ca.load_full();
+    let file = file.map_or_else(|_| String::new(), |Path(file)| file);
     let name = file.strip_suffix(".crl").unwrap_or_default();
     let by_name =
         |record: &&crate::ca::CaRecord| record.name.as_str() == name && record.state == CaState::Active;
@@ -96,14 +96,7 @@ pub(super) async fn crl(
         let detail = "There is no such issuing CA; GET /api/trust-bundle lists them.";
         return refuse(&arrival, Problem::new(Code::NotFound, detail));
     };
-    let revoked = app.relay.store.read("crl", (issuer.id.as_str(), now), |tx, (issuer, now)| {
-        Box::pin(async move { Ok::<Vec<Revoked>, Fault>(certificates::revoked(tx, issuer, *now).await?) })
-    });
-    let made = match revoked.await {
-        Ok(revoked) => ca.crl(&issuer.id, &revoked, now).map_err(Fault::internal("signing a CRL")),
-        Err(fault) => Err(fault),
-    };
-    match made {
+    match app.crls.get(&app.relay, &ca, &issuer.id).await {
         Ok(der) => problem::answer(StatusCode::OK, "application/pkix-crl", der),
         Err(fault) => refuse(&arrival, fault.into_problem("crl", &arrival.request_id)),
     }

@@ -7,11 +7,13 @@ use crate::config::Limits as Figures;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
 use shared::{
     api::Access,
+    id::NodeId,
     problem::{Code, Problem},
 };
 use std::{
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
+    num::NonZeroU32,
     sync::Arc,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -20,12 +22,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// answer soon it refuses at once, before it takes memory.
 const MAX_CALLS_IN_FLIGHT: usize = 1024;
 
+/// How often a node may renew: once a minute, and this often in a row. Every certificate that it is given stays on the
+/// books until it ends.
+const RENEWALS_IN_A_ROW: NonZeroU32 = NonZeroU32::MIN.saturating_add(29);
+
 /// The buckets.
 pub struct Limits {
     tokens: DefaultKeyedRateLimiter<String>,
     wrong_credentials: DefaultKeyedRateLimiter<IpAddr>,
     health: DefaultKeyedRateLimiter<IpAddr>,
     joins: DefaultKeyedRateLimiter<IpAddr>,
+    renewals: DefaultKeyedRateLimiter<NodeId>,
     joins_in_flight: Arc<Semaphore>,
     calls_in_flight: Arc<Semaphore>,
 }
@@ -40,6 +47,7 @@ impl Limits {
             wrong_credentials: RateLimiter::keyed(Quota::per_minute(settings.per_ip_per_minute)),
             health: RateLimiter::keyed(Quota::per_minute(settings.health_per_minute)),
             joins: RateLimiter::keyed(Quota::per_minute(settings.join_per_ip_per_minute)),
+            renewals: RateLimiter::keyed(Quota::per_minute(NonZeroU32::MIN).allow_burst(RENEWALS_IN_A_ROW)),
             joins_in_flight: Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS))),
             calls_in_flight: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
         }
@@ -73,12 +81,20 @@ impl Limits {
         charge(&self.health, &network(address), "health checks from this address")
     }
 
-    /// Charges an address for a join.
+    /// Charges an address for a join with a right token.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with the wait.
     pub fn charge_join(&self, address: IpAddr) -> Result<(), Problem> {
         charge(&self.joins, &network(address), "joins from this address")
+    }
+
+    /// Charges a node for a renewal.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED with the wait.
+    pub fn charge_renewal(&self, node: &NodeId) -> Result<(), Problem> {
+        charge(&self.renewals, node, "renewals of this node")
     }
 
     /// Lets a call that has arrived whole be judged, for as long as the permit lives. Joins, which anybody with a token
@@ -100,6 +116,7 @@ impl Limits {
     /// Forgets buckets that are full again, so that memory follows the callers of the last minute.
     pub fn tidy(&self) {
         self.tokens.retain_recent();
+        self.renewals.retain_recent();
         for addresses in [&self.wrong_credentials, &self.health, &self.joins] {
             addresses.retain_recent();
         }
@@ -130,7 +147,6 @@ fn network(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::num::NonZeroU32;
 
     fn small() -> Limits {
         let two = NonZeroU32::new(2).unwrap();
@@ -182,5 +198,17 @@ mod tests {
             held.pop();
             assert!(limits.enter(access).is_ok());
         }
+    }
+
+    #[test]
+    fn a_node_renews_some_times_in_a_row_and_no_other_node_pays_for_it() {
+        let limits = small();
+        let (node, other) = (NodeId::derive(&[1; 32]), NodeId::derive(&[2; 32]));
+        for _ in 0..RENEWALS_IN_A_ROW.get() {
+            assert!(limits.charge_renewal(&node).is_ok());
+        }
+        let refused = limits.charge_renewal(&node).unwrap_err();
+        assert!(refused.retry_after_seconds.is_some_and(|seconds| seconds <= 61), "{refused:?}");
+        assert!(limits.charge_renewal(&other).is_ok());
     }
 }

@@ -3,6 +3,8 @@
 //! Owns the order in which a request is judged before its handler runs: route, media type, credential, limits,
 //! body. What the handlers decide is theirs.
 
+mod answers;
+pub mod crls;
 pub mod documents;
 pub mod limits;
 pub mod problem;
@@ -51,6 +53,8 @@ pub struct App {
     pub registry: Registry,
     /// Where clients reach it, without a path.
     pub url: String,
+    /// The CRLs that were made last.
+    pub crls: crls::Crls,
 }
 
 /// What is known of a request before it is read.
@@ -128,15 +132,11 @@ async fn run(
 ) -> Result<Vec<u8>, Fault> {
     let access = app.registry.get(name).map(|bound| bound.method.access).ok_or_else(unauthenticated)?;
     require_json(headers)?;
-    if access == Access::JoinToken {
-        app.relay.limits.charge_join(arrival.remote)?;
-    }
-    let now = app.relay.clock.now();
     let Some(caller) = authenticate(&app.relay, access, headers, arrival).await? else {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
         return Err(unauthenticated().into());
     };
-    charge(&app.relay, &caller)?;
+    charge(&app.relay, access, &caller, arrival.remote)?;
     let body = read(body).await?;
     // Taken only now: a body that is slow to come holds nobody else up.
     let in_flight = app.relay.limits.enter(access)?;
@@ -146,8 +146,10 @@ async fn run(
         method: name,
         remote: arrival.remote,
         request_id: arrival.request_id.to_string(),
-        now,
+        // Only now: what ends while a slow body comes has ended.
+        now: app.relay.clock.now(),
     };
+    let peer = call.caller.peer();
     // A task of its own: a client that goes away does not stop a change half-way through its answer.
     let running = app.clone();
     let task = tokio::spawn(async move {
@@ -157,12 +159,22 @@ async fn run(
             None => Err(unauthenticated().into()),
         }
     });
-    let answer = task.await.map_err(Fault::internal("running a method"))?;
+    let mut answer = task.await.map_err(Fault::internal("running a method"))?;
+    // Who the caller is comes before what it said.
+    if let (Some(peer), true) = (peer, is(&answer, Code::InvalidInput)) {
+        let known =
+            app.relay.store.glance("node.known", peer, |tx, peer| Box::pin(standing::known(tx, peer)));
+        answer = known.await.and(answer);
+    }
     // A certificate or token that counts no more shows only in the store.
-    if matches!(&answer, Err(Fault::Problem(problem)) if problem.code == Code::Unauthenticated) {
+    if is(&answer, Code::Unauthenticated) {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
     }
     answer
+}
+
+fn is<T>(answer: &Result<T, Fault>, code: Code) -> bool {
+    matches!(answer, Err(Fault::Problem(problem)) if problem.code == code)
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
@@ -211,11 +223,15 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Charges the bucket of a right credential. A machine's own calls are bounded by its connections.
-fn charge(relay: &Context, caller: &Caller) -> Result<(), Problem> {
+/// Charges the buckets of a right credential, and only its own. A machine's other calls are bounded by its connections.
+fn charge(relay: &Context, access: Access, caller: &Caller, remote: IpAddr) -> Result<(), Problem> {
     match caller {
         Caller::Credential(principal) => relay.limits.charge_token(principal.token_id.as_str()),
-        Caller::JoinToken(id) => relay.limits.charge_token(id.as_str()),
+        Caller::JoinToken(id) => {
+            relay.limits.charge_join(remote)?;
+            relay.limits.charge_token(id.as_str())
+        }
+        Caller::Peer(peer) if access == Access::RenewingNode => relay.limits.charge_renewal(&peer.node),
         Caller::Peer(_) => Ok(()),
     }
 }

@@ -1,6 +1,7 @@
 //! Answers: JSON, and problems as `application/problem+json` (RFC 9457).
 
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use http::{
     HeaderValue, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
@@ -9,7 +10,7 @@ use shared::problem::{Code, Problem};
 
 /// An answer of JSON that was written already. It is never cached: it may hold a secret.
 #[must_use]
-pub fn json(body: Vec<u8>) -> Response {
+pub fn json(body: impl Into<Bytes>) -> Response {
     answer(StatusCode::OK, "application/json", body)
 }
 
@@ -34,8 +35,8 @@ pub fn invalid_with_status(status: StatusCode, detail: &str) -> Problem {
 
 /// An answer of any media type.
 #[must_use]
-pub fn answer(status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(body));
+pub fn answer(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::from(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,9 +1,10 @@
 //! Connections: accept, TLS, HTTP/1.1 or HTTP/2, and the end of it all.
 //!
-//! Everything a peer can draw out is bounded: handshakes and headers in time, connections in number. Draining
-//! stops accepting, lets requests finish and gives up on the rest after [`DRAIN_TIMEOUT`].
+//! Everything a peer can draw out is bounded: handshakes, headers, answers and silence in time, headers in size,
+//! connections in number. Draining stops accepting, lets requests finish and gives up on the rest after
+//! [`DRAIN_TIMEOUT`].
 
-use super::{App, Arrival, router, tls::Tls};
+use super::{App, Arrival, answers::Answers, router, tls::Tls};
 use crate::fault::chain;
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderValue, Request};
@@ -22,6 +23,7 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, timeout},
 };
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
@@ -29,6 +31,11 @@ use tower::ServiceExt as _;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request's header may take, and how long a connection may be idle between two.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a connection may lie silent, in either direction, while something is waited for. HTTP/2's own pings come
+/// sooner.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The most bytes of an HTTP/1.1 request's header, and of an answer that is buffered for it.
+const MAX_BUFFER: usize = 64 * 1024;
 /// The most requests at a time of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 64;
 /// The most connections.
@@ -81,28 +88,38 @@ struct Connection {
 
 async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_read_timeout(Some(SILENCE_TIMEOUT));
+    stream.set_write_timeout(Some(SILENCE_TIMEOUT));
     let acceptor = TlsAcceptor::from(this.tls.config());
     // A scanner's failed handshake is no news; what a machine must know it says itself.
-    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await else { return };
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Box::pin(stream))).await else { return };
     let peer = Arc::new(this.tls.peer(stream.get_ref().1.peer_certificates()));
     let remote = this.remote.ip().to_canonical();
+    let answers = Arc::new(Answers::default());
+    let begun = answers.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (app, routes, peer) = (this.app.clone(), this.routes.clone(), peer.clone());
+        let begun = begun.begin();
         async move {
             let request_id = request_id(&app, request.headers());
             let arrival = Arrival { remote, peer: peer.now(), request_id };
-            Ok::<_, Infallible>(respond(&app, routes, arrival, request).await)
+            let answer = respond(&app, routes, arrival, request).await;
+            Ok::<_, Infallible>(answer.map(|body| begun.until_sent(body)))
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_BUFFER);
     builder
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .keep_alive_interval(HEADER_TIMEOUT);
     let serving = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    let _ = watcher.watch(serving).await;
+    tokio::select! {
+        _ = watcher.watch(serving) => {}
+        () = answers.stuck() => {}
+    }
 }
 
 async fn respond(app: &App, routes: axum::Router, arrival: Arrival, request: Request<Incoming>) -> Response {

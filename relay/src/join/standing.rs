@@ -101,6 +101,15 @@ pub async fn require(call: &Call) -> Result<NodeFacts, Fault> {
         .await
 }
 
+/// Whether a certificate is one of a node that may call: what is asked before it is told what is wrong with its input.
+///
+/// # Errors
+/// nodeBanned, nodeReleased, superseded, else UNAUTHENTICATED.
+pub async fn known(tx: &mut Tx<'_>, peer: &PeerCertificate) -> Result<(), Fault> {
+    let node = nodes::find(tx, &peer.node).await?.ok_or_else(unauthenticated)?;
+    if judge(&peer.serial, &node)? == Standing::Other { Err(superseded().into()) } else { Ok(()) }
+}
+
 /// The node behind a certificate, and what the certificate is to it.
 ///
 /// # Errors

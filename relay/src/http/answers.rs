@@ -1,0 +1,108 @@
+//! The answers of one connection that are on their way, so that a peer who takes none of them is found out.
+//!
+//! An HTTP/2 peer may grant no window, and keep the connection alive meanwhile: what it asked for would lie in memory
+//! for as long as it likes, and nothing below would call it idle.
+
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::Notify, time::Instant};
+
+/// How long a request may take from its header to the end of its answer: its body, its judgement, and a peer that reads.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// The answers that are on their way. Bounded by the streams of a connection.
+#[derive(Default)]
+pub(super) struct Answers {
+    open: Mutex<Open>,
+    begun: Notify,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    since: BTreeMap<u64, Instant>,
+}
+
+/// One answer: on its way until this is dropped.
+pub(super) struct Begun {
+    answers: Arc<Answers>,
+    number: u64,
+}
+
+impl Answers {
+    /// Notes that a request has come.
+    pub(super) fn begin(self: &Arc<Self>) -> Begun {
+        let number = {
+            let mut open = self.open();
+            let number = open.next;
+            open.next += 1;
+            open.since.insert(number, Instant::now());
+            number
+        };
+        self.begun.notify_one();
+        Begun { answers: self.clone(), number }
+    }
+
+    /// Resolves once an answer has been on its way for longer than [`LONGEST`].
+    pub(super) async fn stuck(&self) {
+        loop {
+            // Numbers go up with time: the first is the oldest.
+            let oldest = self.open().since.first_key_value().map(|(number, since)| (*number, *since));
+            let Some((number, since)) = oldest else {
+                self.begun.notified().await;
+                continue;
+            };
+            tokio::time::sleep_until(since + LONGEST).await;
+            if self.open().since.contains_key(&number) {
+                return;
+            }
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun {
+    /// The body, which ends this when it is sent or dropped.
+    pub(super) fn until_sent(self, body: Body) -> Body {
+        Body::new(body.map_err(move |error| {
+            let _on_its_way = &self;
+            error
+        }))
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.answers.open().since.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_takes_is_stuck_and_one_that_ends_is_not() {
+        let answers = Arc::new(Answers::default());
+        let step = Duration::from_secs(50);
+        for _ in 0..5 {
+            let taken = answers.begin();
+            assert!(tokio::time::timeout(step, answers.stuck()).await.is_err());
+            drop(taken.until_sent(Body::from("x")));
+        }
+        let kept = answers.begin().until_sent(Body::from("x"));
+        let later = answers.begin();
+        assert!(tokio::time::timeout(LONGEST * 2, answers.stuck()).await.is_ok());
+        drop((kept, later));
+        assert!(answers.open().since.is_empty());
+        assert!(tokio::time::timeout(LONGEST * 2, answers.stuck()).await.is_err(), "none is on its way");
+    }
+}
