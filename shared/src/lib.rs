@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod base32;
+pub mod binary;
 pub mod bounded;
 pub mod csr;
 pub mod hardware;

@@ -2,6 +2,7 @@
 
 use super::{Access, Op, Phase};
 use crate::{
+    binary::Binary,
     hardware::Identity,
     id::{JoinRequestId, NodeId},
     secret::Reveal,
@@ -36,7 +37,7 @@ pub const SECRETS: Op<SecretsInput, SecretsAnswer> =
 const PRINTABLE: &str = r"^[^\x00-\x1f\x7f]*$";
 
 /// What a machine claims when it joins.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JoinInput {
     /// One PEM PKCS#10 request, at most 16 KiB; only its public key and its signature count.
@@ -49,6 +50,54 @@ pub struct JoinInput {
     /// Where it runs, if in a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
+    /// The TPM that holds the request's key, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<Tpm>,
+    /// The answer to a challenge: send the same join again with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
+}
+
+/// The most endorsement keys that a machine offers.
+pub const MAX_ENDORSEMENT_KEYS: usize = 8;
+/// The longest TPM structure, in bytes.
+pub const MAX_TPM_BYTES: usize = 1024;
+/// The longest endorsement key certificate, in bytes.
+pub const MAX_EK_CERTIFICATE_BYTES: usize = 8192;
+
+/// A TPM 2.0 and what it holds. TPM structures are as the TPM marshals them, without the TPM2B's size.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Tpm {
+    /// All endorsement keys that it has.
+    #[schemars(length(min = 1, max = MAX_ENDORSEMENT_KEYS))]
+    pub endorsement_keys: Vec<EndorsementKey>,
+    /// TPMT_PUBLIC of the request's key.
+    pub key_public: Binary<MAX_TPM_BYTES>,
+}
+
+/// An endorsement key as the machine offers it.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndorsementKey {
+    /// Its TPMT_PUBLIC.
+    pub public: Binary<MAX_TPM_BYTES>,
+    /// Its certificate, then those of the CAs that are at hand, DER.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub certificates: Vec<Binary<MAX_EK_CERTIFICATE_BYTES>>,
+}
+
+/// The answer to a challenge.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Proof {
+    /// The challenge, as it came.
+    #[schemars(length(min = 1, max = 1024))]
+    pub challenge_id: String,
+    /// What the TPM got out of the credential, padded base64: tells that the key lives beside the endorsement key.
+    #[schemars(extend("maxLength" = 64))]
+    pub secret: Reveal,
 }
 
 /// The program that calls.
@@ -81,8 +130,26 @@ pub struct Kubernetes {
 pub enum JoinAnswer {
     /// The machine is a node.
     Issued(Issued),
+    /// The TPM must show that it holds the key: send the same request again with a proof.
+    Challenge(Challenge),
     /// A person decides; ask again with the same CSR.
     Deferred(Deferred),
+}
+
+/// A credential made for the name of the request's key under one of the endorsement keys (TPM 2.0 part 1, 24).
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Challenge {
+    /// Comes back with the proof, unchanged.
+    pub challenge_id: String,
+    /// Which of the offered endorsement keys was chosen, from 0.
+    pub endorsement_key: u32,
+    /// TPMS_ID_OBJECT: what TPM2_ActivateCredential takes as credentialBlob, without its size.
+    pub credential_blob: Binary<MAX_TPM_BYTES>,
+    /// TPM2B_ENCRYPTED_SECRET without its size.
+    pub encrypted_secret: Binary<MAX_TPM_BYTES>,
+    /// Until when a proof is taken.
+    pub expires_at: Timestamp,
 }
 
 /// A certificate, and what its holder needs to use it.
@@ -150,12 +217,18 @@ impl Trust {
 }
 
 /// A renewal.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RenewInput {
     /// One PEM PKCS#10 request, at most 16 KiB.
     #[schemars(length(max = 16384))]
     pub csr: String,
+    /// The TPM, where the key is another one than before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<Tpm>,
+    /// The answer to a challenge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
 }
 
 /// A sign of life. Every member is optional: an empty object is a heartbeat.
