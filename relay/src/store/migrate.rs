@@ -14,11 +14,18 @@ pub(super) struct Migration {
 }
 
 /// All versions, in order. Only ever appended to.
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "0001_foundation",
-    sql: include_str!("../../migrations/0001_foundation.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "0001_foundation",
+        sql: include_str!("../../migrations/0001_foundation.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "0002_attestation",
+        sql: include_str!("../../migrations/0002_attestation.sql"),
+    },
+];
 
 /// What a migration did.
 #[derive(Clone, Debug, PartialEq, Eq)]
