@@ -28,10 +28,13 @@ pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure>
         identity,
         agent: agent(),
         kubernetes: node.settings.node_name.clone().map(|node_name| Kubernetes { node_name }),
+        tpm: None,
+        proof: None,
     };
     match node.client.call(&JOIN, &input, Some(&token.bearer())).await {
         Ok(JoinAnswer::Issued(issued)) => node.admit(issued),
         Ok(JoinAnswer::Deferred(deferred)) => Err(wait(node, joining, deferred)?),
+        Ok(JoinAnswer::Challenge(_)) => Err(Failure::new(Exit::Transient, "no TPM was offered")),
         Err(error) => {
             let failure = Failure::of_call(&error, false);
             node.finish(&failure)?;

@@ -42,9 +42,9 @@ fn share(serial: &str) -> u8 {
 /// Refused, or not reached. A final refusal is written down.
 pub async fn attempt(node: &mut Node) -> Result<(), Failure> {
     let csr = prepare(node)?;
-    match node.client.call(&RENEW, &RenewInput { csr }, None).await {
+    match node.client.call(&RENEW, &RenewInput { csr, tpm: None, proof: None }, None).await {
         Ok(JoinAnswer::Issued(issued)) => node.admit(issued),
-        Ok(JoinAnswer::Deferred(_)) => {
+        Ok(JoinAnswer::Challenge(_) | JoinAnswer::Deferred(_)) => {
             Err(Failure::new(Exit::Transient, "the relay defers a renewal, which no relay does"))
         }
         Err(error) => {

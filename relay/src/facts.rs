@@ -116,6 +116,8 @@ pub struct NodeFacts {
     pub hosted: Option<Hosted>,
     /// Its key.
     pub key_sha256: String,
+    /// The endorsement key that it has proved.
+    pub ek_sha256: Option<String>,
     /// The serial in use.
     pub current_serial: String,
     /// The one before it.
@@ -135,6 +137,8 @@ pub enum IdentityKind {
     ProductUuid,
     /// The serial number.
     Serial,
+    /// SHA-256 of a proven endorsement key's SubjectPublicKeyInfo.
+    EndorsementKey,
 }
 
 impl IdentityKind {
@@ -145,13 +149,15 @@ impl IdentityKind {
             Self::Key => "key",
             Self::ProductUuid => "productUuid",
             Self::Serial => "serial",
+            Self::EndorsementKey => "ekSha256",
         }
     }
 
     /// From its word; `None` for any other.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Key, Self::ProductUuid, Self::Serial].into_iter().find(|kind| kind.as_str() == word)
+        let all = [Self::Key, Self::ProductUuid, Self::Serial, Self::EndorsementKey];
+        all.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 

@@ -15,6 +15,7 @@ pub struct Metrics {
     joins: Family<OutcomeLabels, Counter>,
     nodes: Family<StateLabels, Gauge>,
     retries: Family<ReasonLabels, Gauge>,
+    pending_requests: Gauge,
     ca_not_after: Gauge,
 }
 
@@ -46,6 +47,7 @@ impl Default for Metrics {
             joins: Family::default(),
             nodes: Family::default(),
             retries: Family::default(),
+            pending_requests: Gauge::default(),
             ca_not_after: Gauge::default(),
             registry: Registry::default(),
         };
@@ -55,6 +57,11 @@ impl Default for Metrics {
         registry.register("joins", "Joins judged", metrics.joins.clone());
         registry.register("nodes", "Nodes by state", metrics.nodes.clone());
         registry.register("store_retries_total", "Transactions tried again", metrics.retries.clone());
+        registry.register(
+            "join_requests_pending",
+            "Joins that wait for a person",
+            metrics.pending_requests.clone(),
+        );
         registry.register(
             "ca_not_after_seconds",
             "When the first active CA ends",
@@ -88,6 +95,11 @@ impl Metrics {
     /// Sets how many transactions were tried again for a reason, since the start.
     pub fn set_retries(&self, reason: &'static str, count: u64) {
         self.retries.get_or_create(&ReasonLabels { reason }).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Sets how many joins wait for a person.
+    pub fn set_pending_requests(&self, count: i64) {
+        self.pending_requests.set(count);
     }
 
     /// Sets when the first active CA ends, in seconds since 1970.

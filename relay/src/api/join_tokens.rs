@@ -1,6 +1,7 @@
 //! compute/joinTokens. The secret leaves in one answer and is nowhere else: the store has its digest only.
 
 use super::{
+    join_requests,
     pools::{DecidedBy, held, named},
     steps::{News, announce, conflict, invalid_state, page, page_size},
 };
@@ -66,7 +67,8 @@ pub async fn list(call: Call, input: ListJoinTokens) -> Result<JoinTokenList, Fa
     Ok(JoinTokenList { join_tokens, cursor })
 }
 
-/// compute/joinTokens/revoke: counts from the next judgement on, also of joins that are on their way.
+/// compute/joinTokens/revoke: counts from the next judgement on, also of joins that are on their way. Its open requests are
+/// denied.
 ///
 /// # Errors
 /// NOT_FOUND (also for a token of another pool), PERMISSION_DENIED.
@@ -126,6 +128,8 @@ async fn end(tx: &mut Tx<'_>, call: &Call, input: &RevokeJoinToken) -> Result<Jo
     if record.revoked_at.is_none() {
         record.revoked_at = Some(call.now);
         token_views::revoke(tx, &record.id, call.now).await?;
+        join_requests::deny_all(tx, call, &record.id, None).await?;
+        record.pending = 0;
         announce(tx, call, news(Kind::JoinTokenRevoked, &record), told(&record).into()).await?;
     }
     Ok(JoinTokenRevoked { join_token: record })

@@ -2,6 +2,7 @@
 
 pub mod document;
 pub mod idempotency;
+pub mod join_requests;
 pub mod join_tokens;
 mod json;
 pub mod node;
@@ -55,6 +56,10 @@ pub fn registry() -> Result<Registry, String> {
         .on(api::join_tokens::CREATE, join_tokens::create)?
         .on(api::join_tokens::LIST, join_tokens::list)?
         .on(api::join_tokens::REVOKE, join_tokens::revoke)?
+        .on(api::join_requests::LIST, join_requests::list)?
+        .on(api::join_requests::GET, join_requests::get)?
+        .on(api::join_requests::APPROVE, join_requests::approve)?
+        .on(api::join_requests::DENY, join_requests::deny)?
         .on(api::nodes::LIST, nodes::list)?
         .on(api::nodes::GET, nodes::get)?
         .on(api::nodes::BAN, nodes::ban)?

@@ -33,17 +33,18 @@ pub async fn join(call: Call, input: JoinInput) -> Result<JoinAnswer, Fault> {
     call.relay.metrics.joined(&outcome);
     let node = match &joined {
         Ok(JoinAnswer::Issued(issued)) => Some(tracing::field::display(issued.node_id.clone())),
-        Ok(JoinAnswer::Deferred(_)) | Err(_) => None,
+        Ok(JoinAnswer::Challenge(_) | JoinAnswer::Deferred(_)) | Err(_) => None,
     };
     let (token, remote, request_id) = (call.join_token()?, call.remote, &call.request_id);
     tracing::info!(%token, node, %remote, request_id, outcome, "a machine asked to join");
     joined
 }
 
-/// What a join came to, in one word for the metrics: `issued`, `deferred`, a reason or a code.
+/// What a join came to, in one word for the metrics: `issued`, `challenge`, `deferred`, a reason or a code.
 fn outcome(joined: &Result<JoinAnswer, Fault>) -> String {
     match joined {
         Ok(JoinAnswer::Issued(_)) => "issued".to_owned(),
+        Ok(JoinAnswer::Challenge(_)) => "challenge".to_owned(),
         Ok(JoinAnswer::Deferred(_)) => "deferred".to_owned(),
         Err(Fault::Problem(problem)) => match problem.reason {
             Some(reason) => json!(reason).as_str().unwrap_or_default().to_owned(),

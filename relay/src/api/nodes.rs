@@ -14,7 +14,7 @@ use crate::{
     facts::{Identity, IdentityKind},
     fault::Fault,
     join::identity::identities_of,
-    store::{Tx, identities, node_views, nodes as rows},
+    store::{Tx, identifiers, identities, node_views, nodes as rows},
 };
 use serde_json::json;
 use shared::{
@@ -134,7 +134,8 @@ async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeA
         NodeState::Released => return forgive(tx, call, node).await,
         NodeState::Banned => {}
     }
-    for identity in identities_of(&Machine::judge(&node.identity), &node.key_sha256) {
+    let machine = Machine::judge(&node.identity);
+    for identity in identities_of(&machine, &node.key_sha256, node.ek_sha256.as_deref()) {
         if !identities::hold(tx, &site, &identity, &node.node_id).await? {
             let detail = format!(
                 "The {} of node {} is held by another node now; release that one, or this one.",
@@ -166,6 +167,7 @@ async fn let_go(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAns
     }
     // A ban outlasts the node: it ends by unban alone.
     identities::free(tx, &node.node_id).await?;
+    identifiers::forget(tx, node.node_id.as_str()).await?;
     node_views::release(tx, &node.node_id, call.now).await?;
     announce(tx, call, news(Kind::NodeReleased, &node), json!({"poolId": node.pool_id})).await?;
     Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
@@ -201,11 +203,13 @@ fn refused(node: &Node, move_: &str) -> Fault {
     ))
 }
 
-/// What a ban covers: the key, and the identifiers that are named. One that the node has no usable value of (none, or a
+/// What a ban covers: the key, the proven endorsement key, and the identifiers that are named. One that the node has no usable value of (none, or a
 /// vendor's default) covers nothing.
 fn covered(node: &Node, named: &[BannedIdentifier]) -> Vec<Identity> {
     let machine = Machine::judge(&node.identity);
     let mut covered = vec![Identity { kind: IdentityKind::Key, value: node.key_sha256.clone() }];
+    covered
+        .extend(node.ek_sha256.clone().map(|value| Identity { kind: IdentityKind::EndorsementKey, value }));
     for name in named {
         let (kind, claim) = match name {
             BannedIdentifier::ProductUuid => (IdentityKind::ProductUuid, &machine.product_uuid),

@@ -14,7 +14,7 @@ use crate::{
     call::Call,
     facts::PoolFacts,
     fault::Fault,
-    store::{Tx, node_views, pools, projects, sites, tenants, token_views},
+    store::{Tx, join_requests, node_views, pools, projects, sites, tenants, token_views},
 };
 use shared::{
     api::{
@@ -91,7 +91,7 @@ pub async fn update(call: Call, input: UpdatePool) -> Result<PoolAnswer, Fault> 
 /// compute/pools/delete: the id is never used again.
 ///
 /// # Errors
-/// NOT_FOUND, PERMISSION_DENIED; INVALID_STATE while it has live tokens, or nodes that are not released.
+/// NOT_FOUND, PERMISSION_DENIED; INVALID_STATE while it has live tokens, open join requests, or nodes that are not released.
 pub async fn delete(call: Call, input: GetPool) -> Result<PoolAnswer, Fault> {
     let store = &call.relay.store;
     store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(remove(tx, call, input))).await
@@ -104,6 +104,8 @@ pub(super) enum DecidedBy {
     PoolTenant,
     /// The tenant that vouches for the site.
     SiteOwner,
+    /// Either of them: what both must see.
+    EitherOwner,
 }
 
 /// The pool that an input names, if it is that tenant's and the caller may do this there.
@@ -121,11 +123,15 @@ pub(super) async fn named(
     let what = format!("pool {id}");
     let found = pools::load(tx, id.as_str()).await?.filter(|pool| pool.tenant_id == tenant.as_str());
     let pool = found.ok_or_else(|| not_found(&what))?;
-    let resource = match by {
-        DecidedBy::PoolTenant => Resource::Pool(pool.owners()),
-        DecidedBy::SiteOwner => Resource::PoolBySiteOwner(pool.owners()),
+    let by_tenant = || may(grants, action, Resource::Pool(pool.owners()));
+    let by_site = || may(grants, action, Resource::PoolBySiteOwner(pool.owners()));
+    let decision = match by {
+        DecidedBy::PoolTenant => by_tenant(),
+        DecidedBy::SiteOwner => by_site(),
+        DecidedBy::EitherOwner if by_site() == Decision::Allow => Decision::Allow,
+        DecidedBy::EitherOwner => by_tenant(),
     };
-    may(grants, action, resource).require(action, &what)?;
+    decision.require(action, &what)?;
     Ok(pool)
 }
 
@@ -226,6 +232,9 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetPool) -> Result<PoolAns
         return Err(invalid_state(format!(
             "The pool {id} has nodes that are not released; release them first."
         )));
+    }
+    if join_requests::any_open(tx, id.as_str()).await? {
+        return Err(invalid_state(format!("The pool {id} has open join requests; deny them first.")));
     }
     pools::delete(tx, id.as_str(), call.now).await?;
     Ok(PoolAnswer { pool: pool.view() })

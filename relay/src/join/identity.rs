@@ -1,23 +1,29 @@
 //! Which identities a machine has, and what it means that somebody holds one. Pure.
 //!
-//! MACs and GPU UUIDs are pins and evidence, not identities: they move between machines.
+//! MACs and GPU UUIDs are pins and evidence, not identities: they move between machines. An endorsement key is one
+//! only once it was proved.
 
 use crate::facts::{Identity, IdentityKind};
 use shared::{
+    api::join_requests::DeferReason,
     hardware::Machine,
     id::NodeId,
     problem::{Problem, Reason},
 };
 
-/// The rows that a machine with this key holds once it is admitted, in the order in which rows are locked.
+/// The rows that a machine with this key and this proven endorsement key holds once it is admitted, in the order in
+/// which rows are locked.
 #[must_use]
-pub fn identities_of(machine: &Machine, key_sha256: &str) -> Vec<Identity> {
-    let mut rows = vec![Identity { kind: IdentityKind::Key, value: key_sha256.to_owned() }];
+pub fn identities_of(machine: &Machine, key_sha256: &str, ek_sha256: Option<&str>) -> Vec<Identity> {
+    let row = |kind, value: &str| Identity { kind, value: value.to_owned() };
+    let mut rows: Vec<Identity> =
+        ek_sha256.map(|ek| row(IdentityKind::EndorsementKey, ek)).into_iter().collect();
+    rows.push(row(IdentityKind::Key, key_sha256));
     // A serial number only where there is no usable UUID: it is unique per vendor at best.
     if let Some(uuid) = machine.product_uuid.usable() {
-        rows.push(Identity { kind: IdentityKind::ProductUuid, value: uuid.to_owned() });
+        rows.push(row(IdentityKind::ProductUuid, uuid));
     } else if let Some(serial) = machine.serial.usable() {
-        rows.push(Identity { kind: IdentityKind::Serial, value: serial.to_owned() });
+        rows.push(row(IdentityKind::Serial, serial));
     }
     rows
 }
@@ -33,6 +39,8 @@ pub struct Incumbent {
     pub tenant_id: String,
     /// Its pool.
     pub pool_id: String,
+    /// The endorsement key that it has proved.
+    pub ek_sha256: Option<String>,
     /// Whether it sent a heartbeat within [`ALIVE_SECONDS`].
     pub alive: bool,
 }
@@ -47,6 +55,8 @@ pub struct Newcomer<'a> {
     pub pool_id: &'a str,
     /// Its token's tenant.
     pub tenant_id: &'a str,
+    /// The endorsement key that it has proved.
+    pub ek_sha256: Option<&'a str>,
     /// Whether its token may take over a node.
     pub allow_reclaim: bool,
     /// Whether its token is pinned.
@@ -64,112 +74,169 @@ pub enum Admission {
     Reclaim(NodeId),
 }
 
-/// Judges who the machine is by who holds its identities.
-///
-/// # Errors
-/// `identityTaken`, with the incumbent's id where it is the same tenant's.
-pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Admission, Problem> {
-    let own = |incumbent: &&Incumbent| incumbent.pool_id == newcomer.pool_id;
-    let same = incumbents.iter().filter(own).find(|incumbent| incumbent.identity.kind == IdentityKind::Key);
-    let others = || incumbents.iter().filter(|i| same.is_none_or(|same| same.node != i.node));
-    if let Some(same) = same {
-        return match others().next() {
-            None => Ok(Admission::Same(same.node.clone())),
-            Some(incumbent) => Err(taken(newcomer, incumbent, "")),
-        };
-    }
-    let Some(incumbent) = others().next() else { return Ok(Admission::New) };
-    let one_node = incumbents.iter().all(|other| other.node == incumbent.node);
-    if !(newcomer.allow_reclaim && own(&incumbent) && one_node) {
-        return Err(taken(
-            newcomer,
-            incumbent,
-            "; a token with allowReclaim of its own pool may take it over, or release that node",
-        ));
-    }
-    if incumbent.alive && !newcomer.pinned {
-        let remedy = "; it sent a heartbeat within 10 minutes: stop it and wait, pin the token to the machine, or release that node";
-        return Err(taken(newcomer, incumbent, remedy));
-    }
-    Ok(Admission::Reclaim(incumbent.node.clone()))
+/// Who the machine is, and what a person must be asked about that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collision {
+    /// What its admission would be.
+    pub admission: Admission,
+    /// Why somebody has to look at it.
+    pub reasons: Vec<DeferReason>,
+    /// Identities that stay with another tenant's node, also if the machine is admitted.
+    pub disputed: Vec<Identity>,
 }
 
-/// `identityTaken`; another tenant's node is never named.
-fn taken(newcomer: Newcomer<'_>, incumbent: &Incumbent, remedy: &str) -> Problem {
-    let kind = incumbent.identity.kind.as_str();
-    let detail = if incumbent.tenant_id == newcomer.tenant_id {
-        format!("The machine's {kind} is held by the live node {}{remedy}.", incumbent.node)
-    } else {
-        format!("The machine's {kind} is in use; the site's operator can tell by whom.")
+/// Judges who the machine is by who holds its identities. Another tenant's node is never touched and never named.
+///
+/// # Errors
+/// `identityTaken`, with the incumbent's id; `endorsementKeyMismatch`.
+pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Collision, Problem> {
+    let own_key = |i: &&Incumbent| i.pool_id == newcomer.pool_id && i.identity.kind == IdentityKind::Key;
+    let same = incumbents.iter().find(own_key).map(|incumbent| incumbent.node.clone());
+    let others = incumbents.iter().filter(|i| same.as_ref() != Some(&i.node));
+    let (known, foreign): (Vec<&Incumbent>, Vec<&Incumbent>) =
+        others.partition(|i| i.tenant_id == newcomer.tenant_id);
+    let mut reasons = Vec::new();
+    let admission = match (same, known.first()) {
+        (Some(_), Some(incumbent)) => return Err(taken(incumbent, "")),
+        (Some(node), None) => Admission::Same(node),
+        (None, None) => Admission::New,
+        (None, Some(incumbent)) => {
+            if must_wait(newcomer, incumbent, &known)? {
+                reasons.push(DeferReason::IncumbentAlive);
+            }
+            Admission::Reclaim(incumbent.node.clone())
+        }
     };
+    if !foreign.is_empty() {
+        reasons.push(DeferReason::IdentityDisputed);
+    }
+    let disputed = foreign.into_iter().map(|incumbent| incumbent.identity.clone()).collect();
+    Ok(Collision { admission, reasons, disputed })
+}
+
+/// Whether a person must see that the machine takes the node over.
+fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) -> Result<bool, Problem> {
+    let one_node = all.iter().all(|other| other.node == incumbent.node);
+    if !(newcomer.allow_reclaim && incumbent.pool_id == newcomer.pool_id && one_node) {
+        let remedy = "; a token with allowReclaim of its own pool may take it over, or release that node";
+        return Err(taken(incumbent, remedy));
+    }
+    match &incumbent.ek_sha256 {
+        Some(ek) if newcomer.ek_sha256 == Some(ek) => Ok(false),
+        Some(_) => {
+            let detail = format!(
+                "The node {} has proved an endorsement key and is taken over by a machine that proves the same one only; \
+                 where its TPM was exchanged, release that node.",
+                incumbent.node
+            );
+            Err(Problem::refused(Reason::EndorsementKeyMismatch, detail))
+        }
+        None => Ok(incumbent.alive && !newcomer.pinned),
+    }
+}
+
+fn taken(incumbent: &Incumbent, remedy: &str) -> Problem {
+    let kind = incumbent.identity.kind.as_str();
+    let detail = format!("The machine's {kind} is held by the live node {}{remedy}.", incumbent.node);
     Problem::refused(Reason::IdentityTaken, detail)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use DeferReason::{IdentityDisputed, IncumbentAlive};
+    use IdentityKind::{EndorsementKey, Key, ProductUuid, Serial};
     use shared::hardware;
 
-    const HERE: Newcomer<'_> = Newcomer { pool_id: "p", tenant_id: "t", allow_reclaim: false, pinned: false };
+    const HERE: Newcomer<'_> =
+        Newcomer { pool_id: "p", tenant_id: "t", ek_sha256: None, allow_reclaim: false, pinned: false };
 
     fn node(seed: u8) -> NodeId {
         NodeId::derive(&[seed; 32])
     }
     fn incumbent(kind: IdentityKind, seed: u8, tenant: &str, pool: &str, alive: bool) -> Incumbent {
-        let identity = Identity { kind, value: "v".into() };
-        Incumbent { identity, node: node(seed), tenant_id: tenant.into(), pool_id: pool.into(), alive }
+        Incumbent {
+            identity: Identity { kind, value: "v".into() },
+            node: node(seed),
+            tenant_id: tenant.into(),
+            pool_id: pool.into(),
+            ek_sha256: None,
+            alive,
+        }
+    }
+    fn with_ek(incumbent: Incumbent) -> Incumbent {
+        Incumbent { ek_sha256: Some("e".into()), ..incumbent }
     }
 
     #[test]
-    fn a_serial_counts_only_without_a_usable_uuid() {
-        let kinds = |uuid: Option<&str>, serial: Option<&str>| -> Vec<IdentityKind> {
+    fn a_serial_counts_only_without_a_usable_uuid_and_a_proven_key_always() {
+        let kinds = |uuid: Option<&str>, serial: Option<&str>, ek: Option<&str>| -> Vec<IdentityKind> {
             let claim = hardware::Identity {
                 product_uuid: uuid.map(Into::into),
                 serial: serial.map(Into::into),
                 ..Default::default()
             };
-            identities_of(&Machine::judge(&claim), "k").into_iter().map(|row| row.kind).collect()
+            identities_of(&Machine::judge(&claim), "k", ek).into_iter().map(|row| row.kind).collect()
         };
-        use IdentityKind::{Key, ProductUuid, Serial};
         let uuid = Some("00112233-4455-6677-8899-aabbccddeeff");
-        assert_eq!(kinds(uuid, Some("SN1")), [Key, ProductUuid]);
-        assert_eq!(kinds(Some("00000000-0000-0000-0000-000000000000"), Some("SN1")), [Key, Serial]);
-        assert_eq!(kinds(None, Some("None")), [Key]);
+        assert_eq!(kinds(uuid, Some("SN1"), None), [Key, ProductUuid]);
+        assert_eq!(kinds(Some("00000000-0000-0000-0000-000000000000"), Some("SN1"), None), [Key, Serial]);
+        assert_eq!(kinds(None, Some("None"), None), [Key]);
+        assert_eq!(kinds(uuid, None, Some("e")), [EndorsementKey, Key, ProductUuid]);
     }
 
     #[test]
     fn who_the_machine_is() {
-        use IdentityKind::{Key, ProductUuid};
         let reclaiming = Newcomer { allow_reclaim: true, ..HERE };
         let pinned = Newcomer { pinned: true, ..reclaiming };
+        let proving = Newcomer { ek_sha256: Some("e"), ..reclaiming };
+        let impostor = Newcomer { ek_sha256: Some("f"), ..pinned };
         let key = |pool| incumbent(Key, 1, "t", pool, true);
         let uuid = |seed, tenant, pool, alive| incumbent(ProductUuid, seed, tenant, pool, alive);
+        let (taken, mismatch) = (Err(Some(Reason::IdentityTaken)), Err(Some(Reason::EndorsementKeyMismatch)));
+        let new = |reasons: &[DeferReason]| Ok((Admission::New, reasons.to_vec()));
+        let same = |reasons: &[DeferReason]| Ok((Admission::Same(node(1)), reasons.to_vec()));
+        let reclaim = |reasons: &[DeferReason]| Ok((Admission::Reclaim(node(2)), reasons.to_vec()));
         for (who, incumbents, expected) in [
-            (HERE, vec![], Some(Admission::New)),
-            (HERE, vec![key("p")], Some(Admission::Same(node(1)))),
-            (HERE, vec![key("p"), uuid(1, "t", "p", true)], Some(Admission::Same(node(1)))),
-            (HERE, vec![key("p"), uuid(2, "t", "p", false)], None),
-            (reclaiming, vec![key("p"), uuid(2, "t", "p", false)], None),
-            (HERE, vec![key("q")], None),
-            (reclaiming, vec![key("q")], None),
-            (HERE, vec![uuid(2, "t", "p", false)], None),
-            (reclaiming, vec![uuid(2, "t", "p", false)], Some(Admission::Reclaim(node(2)))),
-            (reclaiming, vec![uuid(2, "t", "p", true)], None),
-            (pinned, vec![uuid(2, "t", "p", true)], Some(Admission::Reclaim(node(2)))),
-            (pinned, vec![uuid(2, "t", "q", false)], None),
-            (pinned, vec![uuid(2, "u", "r", false)], None),
+            (HERE, vec![], new(&[])),
+            (HERE, vec![key("p")], same(&[])),
+            (HERE, vec![key("p"), uuid(1, "t", "p", true)], same(&[])),
+            (HERE, vec![key("p"), uuid(2, "t", "p", false)], taken.clone()),
+            (reclaiming, vec![key("p"), uuid(2, "t", "p", false)], taken.clone()),
+            (HERE, vec![key("p"), uuid(2, "u", "r", false)], same(&[IdentityDisputed])),
+            (HERE, vec![key("q")], taken.clone()),
+            (reclaiming, vec![key("q")], taken.clone()),
+            (HERE, vec![uuid(2, "t", "p", false)], taken.clone()),
+            (reclaiming, vec![uuid(2, "t", "p", false)], reclaim(&[])),
+            (reclaiming, vec![uuid(2, "t", "p", true)], reclaim(&[IncumbentAlive])),
+            (pinned, vec![uuid(2, "t", "p", true)], reclaim(&[])),
+            (reclaiming, vec![uuid(2, "t", "p", false), uuid(3, "t", "p", false)], taken.clone()),
+            (pinned, vec![uuid(2, "t", "q", false)], taken.clone()),
+            (HERE, vec![uuid(2, "u", "r", false)], new(&[IdentityDisputed])),
+            (pinned, vec![uuid(2, "u", "r", true)], new(&[IdentityDisputed])),
+            (
+                reclaiming,
+                vec![uuid(2, "t", "p", true), uuid(3, "u", "r", false)],
+                reclaim(&[IncumbentAlive, IdentityDisputed]),
+            ),
+            (proving, vec![with_ek(uuid(2, "t", "p", true))], reclaim(&[])),
+            (pinned, vec![with_ek(uuid(2, "t", "p", false))], mismatch.clone()),
+            (impostor, vec![with_ek(uuid(2, "t", "p", false))], mismatch),
+            (HERE, vec![with_ek(incumbent(EndorsementKey, 2, "t", "p", false))], taken),
         ] {
-            assert_eq!(admission(who, &incumbents).ok(), expected, "{who:?} {incumbents:?}");
+            let judged = admission(who, &incumbents)
+                .map(|collision| (collision.admission, collision.reasons))
+                .map_err(|problem| problem.reason);
+            assert_eq!(judged, expected, "{who:?} {incumbents:?}");
         }
     }
 
     #[test]
-    fn only_the_own_tenants_incumbent_is_named() {
-        let named = |tenant: &str| {
-            let incumbents = [incumbent(IdentityKind::ProductUuid, 7, tenant, "q", false)];
-            admission(HERE, &incumbents).unwrap_err().detail.contains(node(7).as_str())
-        };
-        assert!(named("t"));
-        assert!(!named("u"));
+    fn what_another_tenant_holds_stays_theirs() {
+        let foreign = incumbent(ProductUuid, 7, "u", "r", true);
+        let collision = admission(HERE, std::slice::from_ref(&foreign)).unwrap();
+        assert_eq!(collision.disputed, [foreign.identity]);
+        let own = incumbent(ProductUuid, 7, "t", "q", false);
+        assert!(admission(HERE, &[own]).unwrap_err().detail.contains(node(7).as_str()));
     }
 }

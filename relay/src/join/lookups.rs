@@ -131,6 +131,8 @@ mod tests {
                         trust: Trust::Platform,
                         hosted: None,
                         identity: &Identity::default(),
+                        ek_sha256: None,
+                        ek_manufacturer: None,
                         token: &JoinTokenId::derive(&[1; 32]),
                         remote_address: "192.0.2.7",
                         kubernetes_node_name: None,

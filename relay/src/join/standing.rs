@@ -5,7 +5,11 @@ use crate::{
     call::{Call, unauthenticated},
     facts::{Identity, IdentityKind, NodeFacts},
     fault::Fault,
-    store::{Tx, certificates, identities, nodes},
+    store::{
+        Tx, certificates,
+        identities::{self, Claimed},
+        nodes,
+    },
 };
 use shared::{
     api::nodes::NodeState,
@@ -148,7 +152,8 @@ pub async fn hold_key(tx: &mut Tx<'_>, node: &NodeFacts, key_sha256: &str) -> Re
             "Another node holds this key; make a new key for this machine (bcd reset) and join again.";
         return Err(Problem::refused(Reason::IdentityTaken, detail).into());
     }
-    match identities::banned(tx, &node.site_id, key_sha256, None, None).await? {
+    let claimed = Claimed { key_sha256, ..Claimed::default() };
+    match identities::banned(tx, &node.site_id, claimed).await? {
         Some(_) => Err(banned().into()),
         None => Ok(()),
     }

@@ -1,35 +1,35 @@
-//! A join, start to end.
+//! A join, from its request to its judgement.
 //!
 //! The request is read and its signature checked before the transaction; inside it: lock the token, find the join
-//! if it was admitted before, judge token, bans, pins and identities, then write all of it. See the module above
-//! for why that admits exactly once.
+//! if it was admitted before, lock its requests, judge token, bans, pins, identities and attestors, then admit it
+//! (`admit`), queue it (`queue`) or refuse it. See the module above for why that admits exactly once.
 
 use super::{
-    identity::{self, ALIVE_SECONDS, Admission, Incumbent, Newcomer},
+    admit::{self, Admitted},
+    attest::{self, Verdict},
+    identity::{self, ALIVE_SECONDS, Admission, Collision, Incumbent, Newcomer},
     issue::{self, Order},
+    queue,
+    requests::{self, Next},
     standing, tokens, trust,
 };
 use crate::{
     call::{Call, unauthenticated},
     csr,
-    events::{Event, Kind, Origin},
-    facts::{self, Held, NodeFacts, PoolFacts, TokenFacts},
+    facts::{Held, NodeFacts, PoolFacts, TokenFacts},
     fault::Fault,
     store::{
         StoreError, Tx,
-        certificates::{self, CertificateRow, JoinPlace, JoinRow},
-        events, identities, join_tokens,
-        nodes::{self, Joined, NewNode},
-        pools,
+        certificates::{self, JoinRow},
+        identities::{self, Claimed},
+        join_requests, join_tokens, nodes, pools,
     },
 };
-use serde_json::json;
 use shared::{
     api::{
-        join_tokens::Hosted,
-        node::{JoinAnswer, JoinInput, Trust},
+        join_requests::DeferReason,
+        node::{JoinAnswer, JoinInput},
         nodes::NodeState,
-        pools::TpmMode,
     },
     csr::CertificateRequest,
     hardware::{Identity, Machine},
@@ -39,23 +39,45 @@ use shared::{
 };
 
 /// A join that is ready to be judged: everything that needs no store is done.
-struct Submission<'a> {
-    call: &'a Call,
-    token: &'a JoinTokenId,
-    request: CertificateRequest,
-    csr_sha256: String,
-    key_sha256: String,
-    machine: Machine,
-    identity: Identity,
-    remote_address: String,
-    agent_version: &'a str,
-    kubernetes_node_name: Option<&'a str>,
+pub(super) struct Submission<'a> {
+    pub(super) call: &'a Call,
+    pub(super) token: &'a JoinTokenId,
+    pub(super) request: CertificateRequest,
+    pub(super) csr_sha256: String,
+    pub(super) key_sha256: String,
+    pub(super) machine: Machine,
+    pub(super) identity: Identity,
+    /// The endorsement key that it has proved.
+    pub(super) proven: Option<Proven>,
+    pub(super) remote_address: String,
+    pub(super) agent_version: &'a str,
+    pub(super) kubernetes_node_name: Option<&'a str>,
+}
+
+/// A proven endorsement key.
+#[derive(Clone, Debug)]
+pub(super) struct Proven {
+    pub(super) ek_sha256: String,
+    /// Who made the TPM, as the key's certificate says.
+    pub(super) manufacturer: Option<String>,
+}
+
+impl Submission<'_> {
+    /// The endorsement key that the machine has proved.
+    pub(super) fn ek_sha256(&self) -> Option<&str> {
+        self.proven.as_ref().map(|proven| proven.ek_sha256.as_str())
+    }
+
+    /// Who made its TPM.
+    pub(super) fn ek_manufacturer(&self) -> Option<&str> {
+        self.proven.as_ref().and_then(|proven| proven.manufacturer.as_deref())
+    }
 }
 
 /// Joins a machine.
 ///
 /// # Errors
-/// Every refusal of the API's table that needs no TPM and no person.
+/// Every refusal of the API's table.
 pub async fn submit(call: &Call, input: &JoinInput) -> Result<JoinAnswer, Fault> {
     let request = read_request(&input.csr)?;
     let machine = Machine::judge(&input.identity);
@@ -67,14 +89,12 @@ pub async fn submit(call: &Call, input: &JoinInput) -> Result<JoinAnswer, Fault>
         request,
         identity: machine.to_identity(),
         machine,
+        proven: None,
         remote_address: call.remote.to_string(),
         agent_version: &input.agent.version,
         kubernetes_node_name: input.kubernetes.as_ref().map(|cluster| cluster.node_name.as_str()),
     };
-    call.relay
-        .store
-        .transact("node.join", submission, |tx, submission| Box::pin(judge_and_admit(tx, submission)))
-        .await
+    call.relay.store.transact("node.join", submission, |tx, submission| Box::pin(judge(tx, submission))).await
 }
 
 /// Reads a certificate request and checks that its sender holds the key.
@@ -95,65 +115,94 @@ pub fn read_request(pem: &str) -> Result<CertificateRequest, Problem> {
     Ok(request)
 }
 
-async fn judge_and_admit(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fault> {
+async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fault> {
+    let now = join.call.now;
     let token = join_tokens::lock(tx, join.token).await?.ok_or_else(unauthenticated)?;
     let pool = pools::load(tx, &token.pool_id).await?.ok_or_else(pool_gone)?;
     if let Some(prior) = certificates::find_join(tx, join.token, &join.csr_sha256).await? {
         return replay(tx, join, &token, &pool, prior).await;
     }
-    tokens::admits(&token, join.call.now)?;
+    let earlier = join_requests::lock_of_join(tx, join.token, &join.csr_sha256).await?;
+    // Its open request holds a use, so that neither time nor other machines can take that away.
+    match earlier.iter().any(|request| request.state.at(now).is_open()) {
+        true => tokens::not_revoked(&token)?,
+        false => tokens::admits(&token, now)?,
+    }
     if banned(tx, join, &pool).await? {
         return Err(standing::banned().into());
     }
-    judge_machine(join, &token, &pool)?;
-    let wanted = identity::identities_of(&join.machine, &join.key_sha256);
-    let held = identities::lock(tx, &pool.site_id, &join.key_sha256, wanted.get(1)).await?;
+    let attested = attest(join, &token, &pool).reasons()?;
+    let wanted = identity::identities_of(&join.machine, &join.key_sha256, join.ek_sha256());
+    let held = identities::lock(tx, &pool.site_id, &wanted).await?;
     let (incumbents, mut rows) = load_incumbents(tx, join, held).await?;
-    let newcomer = Newcomer {
-        pool_id: &pool.pool_id,
-        tenant_id: &pool.tenant_id,
-        allow_reclaim: token.allow_reclaim,
-        pinned: token.expect.is_some(),
+    let collision = identity::admission(newcomer(join, &token, &pool), &incumbents)?;
+    let reasons = reasons(attested, &collision);
+    let content = queue::content(join, &pool);
+    let by = match requests::next(&earlier, &content, &reasons, now)? {
+        Next::Admit(by) => by,
+        Next::Wait(id) => return Ok(queue::waiting(&pool, id, &reasons)),
+        Next::Ask => {
+            tokens::admits(&token, now)?;
+            requests::has_room(token.pending)?;
+            return queue::ask(tx, join, &pool, &content, reasons, &incumbents).await;
+        }
     };
-    let admission = identity::admission(newcomer, &incumbents)?;
-    let incumbent = match &admission {
+    if by.is_none() {
+        tokens::admits(&token, now)?;
+    }
+    let incumbent = match &collision.admission {
         Admission::New => None,
         Admission::Same(id) | Admission::Reclaim(id) => {
             rows.iter().position(|row| row.id == *id).map(|at| rows.swap_remove(at))
         }
     };
-    admit(
-        tx,
-        Admitted {
-            join,
-            token,
-            pool,
-            wanted,
-            reclaim: matches!(admission, Admission::Reclaim(_)),
-            incumbent,
-        },
-    )
-    .await
+    let reclaim = matches!(collision.admission, Admission::Reclaim(_));
+    let wanted = wanted.into_iter().filter(|identity| !collision.disputed.contains(identity)).collect();
+    admit::admit(tx, Admitted { join, token, pool, wanted, reclaim, incumbent, by, earlier }).await
 }
 
 fn pool_gone() -> Problem {
     Problem::refused(Reason::TokenRevoked, "The token's pool was deleted; ask for a token of another pool.")
 }
 
-async fn banned(tx: &mut Tx<'_>, join: &Submission<'_>, pool: &PoolFacts) -> Result<bool, Fault> {
-    let (uuid, serial) = (join.machine.product_uuid.usable(), join.machine.serial.usable());
-    Ok(identities::banned(tx, &pool.site_id, &join.key_sha256, uuid, serial).await?.is_some())
+/// Whether a ban covers the machine, its key or its endorsement key.
+pub(super) async fn banned(tx: &mut Tx<'_>, join: &Submission<'_>, pool: &PoolFacts) -> Result<bool, Fault> {
+    let claimed = Claimed {
+        key_sha256: &join.key_sha256,
+        product_uuid: join.machine.product_uuid.usable().unwrap_or(""),
+        serial: join.machine.serial.usable().unwrap_or(""),
+        ek_sha256: join.ek_sha256().unwrap_or(""),
+    };
+    Ok(identities::banned(tx, &pool.site_id, claimed).await?.is_some())
 }
 
-/// What token and policy demand of the machine itself.
-fn judge_machine(join: &Submission<'_>, token: &TokenFacts, pool: &PoolFacts) -> Result<(), Problem> {
-    if let Some(expect) = &token.expect {
-        tokens::matches_pin(expect, &join.machine)?;
+/// What all attestors together say.
+fn attest(join: &Submission<'_>, token: &TokenFacts, pool: &PoolFacts) -> Verdict {
+    let policy = &pool.policy;
+    attest::token::judge(token.expect.as_ref(), &join.machine, join.ek_sha256())
+        .and(attest::endorsement::judge(policy, None))
+        .and(attest::placeholders::judge(policy.placeholders, &join.machine, join.proven.is_some()))
+}
+
+/// Why a person must look at the machine. A node that comes back with its key was looked at.
+fn reasons(attested: Vec<DeferReason>, collision: &Collision) -> Vec<DeferReason> {
+    let attested = match collision.admission {
+        Admission::Same(_) => Vec::new(),
+        Admission::New | Admission::Reclaim(_) => attested,
+    };
+    let mut all: Vec<DeferReason> = attested.into_iter().chain(collision.reasons.iter().copied()).collect();
+    all.sort();
+    all
+}
+
+fn newcomer<'a>(join: &'a Submission<'_>, token: &'a TokenFacts, pool: &'a PoolFacts) -> Newcomer<'a> {
+    Newcomer {
+        pool_id: &pool.pool_id,
+        tenant_id: &pool.tenant_id,
+        ek_sha256: join.ek_sha256(),
+        allow_reclaim: token.allow_reclaim,
+        pinned: token.expect.is_some(),
     }
-    if pool.policy.attestors.tpm == TpmMode::Required {
-        return Err(tokens::tpm_required("The pool's policy demands a TPM"));
-    }
-    Ok(())
 }
 
 /// The live nodes that hold the machine's identities, their rows locked in order of id.
@@ -179,137 +228,11 @@ async fn load_incumbents(
             node: held.node,
             tenant_id: row.tenant_id.clone(),
             pool_id: row.pool_id.clone(),
+            ek_sha256: row.ek_sha256.clone(),
             alive,
         })
     });
     Ok((incumbents.collect(), rows))
-}
-
-/// A join that was judged: what is left is to write it.
-struct Admitted<'a> {
-    join: &'a Submission<'a>,
-    token: TokenFacts,
-    pool: PoolFacts,
-    wanted: Vec<facts::Identity>,
-    reclaim: bool,
-    incumbent: Option<NodeFacts>,
-}
-
-async fn admit(tx: &mut Tx<'_>, admitted: Admitted<'_>) -> Result<JoinAnswer, Fault> {
-    let Admitted { join, token, pool, incumbent, reclaim, .. } = &admitted;
-    let relay = &join.call.relay;
-    let now = join.call.now;
-    // A node keeps `hosted` and its trust only falls, whatever token it joins again with.
-    let hosted: Option<Hosted> = incumbent.as_ref().and_then(|node| node.hosted).or(token.hosted);
-    let evaluated = trust::evaluate(pool, hosted);
-    let (node, generation, trust): (NodeId, i64, Trust) = match incumbent {
-        None => (NodeId::draw(now, relay.random.bytes()), 1, evaluated),
-        Some(node) => {
-            (node.id.clone(), node.generation + i64::from(*reclaim), trust::fallen(node.trust, evaluated))
-        }
-    };
-    let order =
-        Order { pool, node: &node, generation, trust, key: &join.request.key, csr_sha256: &join.csr_sha256 };
-    let certificate = issue::certificate(&relay.ca.load(), &order, now)?;
-    join_tokens::consume(tx, join.token, now).await?;
-    write_node(tx, &admitted, &node, &certificate, hosted).await?;
-    certificates::insert(tx, &certificate).await?;
-    let row = JoinRow { node: node.clone(), serial: certificate.serial.clone(), generation };
-    let place = JoinPlace { remote_address: &join.remote_address, at: now };
-    certificates::insert_join(tx, join.token, &join.csr_sha256, &row, place).await?;
-    publish(tx, &admitted, &certificate).await?;
-    Ok(JoinAnswer::Issued(issue::answer(&relay.ca.load(), &certificate, now)))
-}
-
-/// Writes the node and makes it the holder of what the machine is.
-async fn write_node(
-    tx: &mut Tx<'_>,
-    admitted: &Admitted<'_>,
-    node: &NodeId,
-    certificate: &CertificateRow,
-    hosted: Option<Hosted>,
-) -> Result<(), Fault> {
-    let Admitted { join, pool, wanted, reclaim, incumbent, .. } = admitted;
-    let joined = Joined {
-        id: node,
-        trust: certificate.trust,
-        hosted,
-        identity: &join.identity,
-        token: join.token,
-        remote_address: &join.remote_address,
-        kubernetes_node_name: join.kubernetes_node_name,
-        agent_version: join.agent_version,
-        at: join.call.now,
-    };
-    match incumbent {
-        None => {
-            let new = NewNode {
-                pool_id: &pool.pool_id,
-                tenant_id: &pool.tenant_id,
-                site_id: &pool.site_id,
-                key_sha256: &join.key_sha256,
-                serial: &certificate.serial,
-            };
-            nodes::insert(tx, new, &joined).await?;
-        }
-        Some(_) if *reclaim => {
-            nodes::rejoin(tx, certificate.generation, &joined).await?;
-            nodes::replace_certificate(tx, node, &join.key_sha256, &certificate.serial).await?;
-            identities::free(tx, node).await?;
-        }
-        Some(_) => {
-            nodes::rejoin(tx, certificate.generation, &joined).await?;
-            nodes::offer_certificate(tx, node, &certificate.serial, certificate.trust).await?;
-            identities::free_claims(tx, node).await?;
-        }
-    }
-    for identity in wanted {
-        if !identities::hold(tx, &pool.site_id, identity, node).await? {
-            // Somebody was admitted with it since it was looked for: judge again.
-            return Err(StoreError::Race.into());
-        }
-    }
-    // A ban frees what it covers. Now that this node holds all of it, a ban that came between is seen: judge again.
-    match banned(tx, join, pool).await? {
-        true => Err(StoreError::Race.into()),
-        false => Ok(()),
-    }
-}
-
-async fn publish(
-    tx: &mut Tx<'_>,
-    admitted: &Admitted<'_>,
-    certificate: &CertificateRow,
-) -> Result<(), Fault> {
-    let Admitted { join, token, pool, reclaim, .. } = admitted;
-    let origin =
-        Origin { actor: join.token.to_string(), request_id: join.call.request_id.clone(), at: join.call.now };
-    let data = json!({
-        "poolId": pool.pool_id,
-        "tokenId": join.token,
-        "generation": certificate.generation,
-        "trust": certificate.trust,
-        "serial": certificate.serial,
-        "keySha256": join.key_sha256,
-        "csrSha256": join.csr_sha256,
-        "remoteAddress": join.remote_address,
-        "placeholders": join.machine.placeholders(),
-    });
-    let kind = if *reclaim { Kind::NodeReclaimed } else { Kind::NodeJoined };
-    let random = &join.call.relay.random;
-    let event = Event { kind, tenant: &pool.tenant_id, subject: certificate.node.as_str(), data };
-    events::insert(tx, random, &origin, &event).await?;
-    if token.uses + 1 + token.pending >= token.max_uses {
-        let data = json!({"poolId": pool.pool_id, "maxUses": token.max_uses});
-        let event = Event {
-            kind: Kind::JoinTokenExhausted,
-            tenant: &pool.tenant_id,
-            subject: join.token.as_str(),
-            data,
-        };
-        events::insert(tx, random, &origin, &event).await?;
-    }
-    Ok(())
 }
 
 /// The answer to a join that was admitted before: the same certificate, or a fresh one if that has expired.

@@ -1,10 +1,8 @@
-//! Whether a join token still admits, and whether the machine is the one it is pinned to. Pure.
+//! Whether a join token still admits. Pure. What it demands of the machine is `attest::token`.
 
 use crate::facts::TokenFacts;
 use shared::{
-    api::join_tokens::Expect,
-    hardware::{Machine, canonical_gpu_uuid, canonical_mac, canonical_uuid},
-    problem::{FieldError, Problem, Reason},
+    problem::{Problem, Reason},
     time::Timestamp,
 };
 
@@ -35,125 +33,6 @@ pub fn not_revoked(token: &TokenFacts) -> Result<(), Problem> {
         Some(at) => {
             let detail = format!("The join token was revoked at {at}; ask for a new one.");
             Err(Problem::refused(Reason::TokenRevoked, detail))
-        }
-    }
-}
-
-/// Whether every member of the pin matches.
-///
-/// # Errors
-/// `identityMismatch` with expected and seen of each member that does not; `tpmRequired` for a pinned endorsement key.
-pub fn matches_pin(expect: &Expect, machine: &Machine) -> Result<(), Problem> {
-    let errors: Vec<FieldError> = [
-        expect.product_uuid.as_ref().and_then(|pin| {
-            let seen = machine.product_uuid.usable();
-            let wanted = canonical_uuid(pin.as_str());
-            mismatch("expect.productUuid", pin.as_str(), seen, seen.is_some() && wanted.as_deref() == seen)
-        }),
-        expect.serial.as_ref().and_then(|pin| {
-            let seen = machine.serial.usable();
-            mismatch("expect.serial", pin.as_str(), seen, seen == Some(pin.as_str()))
-        }),
-        expect
-            .mac
-            .as_ref()
-            .and_then(|pin| any_of("expect.mac", pin.as_str(), canonical_mac(pin.as_str()), &machine.macs)),
-        expect.gpu_uuid.as_ref().and_then(|pin| {
-            any_of("expect.gpuUuid", pin.as_str(), canonical_gpu_uuid(pin.as_str()), &machine.gpu_uuids)
-        }),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    if !errors.is_empty() {
-        let detail = "The machine is not the one that the token is pinned to; mint a token for this machine, or use this one on the right machine.";
-        return Err(Problem::refused(Reason::IdentityMismatch, detail).with_errors(errors));
-    }
-    if expect.ek_sha256.is_some() {
-        return Err(tpm_required("The token is pinned to an endorsement key"));
-    }
-    Ok(())
-}
-
-/// `tpmRequired`: something demands a TPM and none was offered.
-#[must_use]
-pub fn tpm_required(what: &str) -> Problem {
-    Problem::refused(
-        Reason::TpmRequired,
-        format!("{what}, and the machine offered no TPM; enable it and try again."),
-    )
-}
-
-fn mismatch(field: &str, expected: &str, seen: Option<&str>, matches: bool) -> Option<FieldError> {
-    let seen = seen.unwrap_or("nothing usable");
-    (!matches)
-        .then(|| FieldError { field: field.to_owned(), message: format!("expected {expected}, seen {seen}") })
-}
-
-fn any_of(field: &str, expected: &str, wanted: Option<String>, seen: &[String]) -> Option<FieldError> {
-    let matches = wanted.is_some_and(|wanted| seen.contains(&wanted));
-    let shown = (!seen.is_empty()).then(|| seen.join(", "));
-    mismatch(field, expected, shown.as_deref(), matches)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shared::hardware::Identity;
-
-    fn machine() -> Machine {
-        Machine::judge(&Identity {
-            product_uuid: Some("00112233-4455-6677-8899-AABBCCDDEEFF".into()),
-            serial: Some("SN-1".into()),
-            macs: vec!["00:1a:2b:3c:4d:5e".into()],
-            gpu_uuids: vec!["GPU-00112233-4455-6677-8899-aabbccddeeff".into()],
-            ..Identity::default()
-        })
-    }
-
-    fn judged(expect: &str, machine: &Machine) -> Result<(), Vec<String>> {
-        let expect: Expect = serde_json::from_str(expect).unwrap();
-        matches_pin(&expect, machine)
-            .map_err(|problem| problem.errors.into_iter().map(|error| error.field).collect())
-    }
-
-    #[test]
-    fn values_fold_where_the_field_is_case_less() {
-        for expect in [
-            r#"{"productUuid":"00112233445566778899aabbccddeeff"}"#,
-            r#"{"productUuid":"00112233-4455-6677-8899-AABBCCDDEEFF"}"#,
-            r#"{"mac":"00:1A:2B:3C:4D:5E"}"#,
-            r#"{"gpuUuid":"GPU-00112233445566778899AABBCCDDEEFF","serial":"SN-1"}"#,
-        ] {
-            assert_eq!(judged(expect, &machine()), Ok(()), "{expect}");
-        }
-        assert_eq!(judged(r#"{"serial":"sn-1"}"#, &machine()), Err(vec!["expect.serial".to_owned()]));
-    }
-
-    #[test]
-    fn every_member_must_match_and_each_that_does_not_is_named_with_both_values() {
-        let expect = r#"{"productUuid":"ffffeeee-4455-6677-8899-aabbccddeeff","serial":"SN-1","mac":"00:00:00:00:00:01"}"#;
-        assert_eq!(
-            judged(expect, &machine()),
-            Err(vec!["expect.productUuid".to_owned(), "expect.mac".to_owned()])
-        );
-        let expect: Expect = serde_json::from_str(r#"{"serial":"SN-2"}"#).unwrap();
-        assert_eq!(
-            matches_pin(&expect, &machine()).unwrap_err().errors[0].message,
-            "expected SN-2, seen SN-1"
-        );
-    }
-
-    #[test]
-    fn a_pin_on_an_absent_value_does_not_match() {
-        let nothing = Machine::judge(&Identity::default());
-        for member in [
-            r#"{"productUuid":"00112233"}"#,
-            r#"{"serial":"x"}"#,
-            r#"{"mac":"00:1a:2b:3c:4d:5e"}"#,
-            r#"{"gpuUuid":"GPU-00112233"}"#,
-        ] {
-            assert!(judged(member, &nothing).is_err_and(|fields| fields.len() == 1), "{member}");
         }
     }
 }

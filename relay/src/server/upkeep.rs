@@ -12,8 +12,9 @@ use crate::{
         App, problem,
         tls::{Tls, TlsError},
     },
+    join::queue,
     rotation::{self, Rotator},
-    store::{certificates, credentials, idempotency, nodes},
+    store::{certificates, credentials, idempotency, join_requests, nodes},
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
@@ -37,6 +38,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 const ANSWERS_SECONDS: i64 = 86_400;
 /// How long an expired certificate is kept, in seconds (60 days: the longest grace, twice).
 const CERTIFICATES_SECONDS: i64 = 60 * 86_400;
+
+/// How long a join request that has ended is kept, in seconds (90 days).
+const REQUESTS_SECONDS: i64 = 90 * 86_400;
 
 /// Starts all of it; it ends when the answer is dropped.
 pub(super) fn start(settings: &Settings, address: SocketAddr, app: &Arc<App>, tls: &Arc<Tls>) -> JoinSet<()> {
@@ -124,8 +128,16 @@ impl House {
         rotate(relay, Demand::Due).await?;
         self.show(&relay.ca.load())?;
         relay.limits.tidy();
+        queue::expire(relay).await?;
         forget(relay).await?;
-        let counts = relay.store.read("metrics", (), |tx, ()| Box::pin(nodes::count_by_state(tx))).await?;
+        let counted = relay.store.read("metrics", (), |tx, ()| {
+            Box::pin(async move {
+                let pending = join_requests::count_pending(tx).await?;
+                Ok::<_, Fault>((nodes::count_by_state(tx).await?, pending))
+            })
+        });
+        let (counts, pending) = counted.await?;
+        relay.metrics.set_pending_requests(pending);
         for (state, count) in counts {
             relay.metrics.set_nodes(state.as_str(), count);
         }
@@ -205,6 +217,7 @@ async fn forget(relay: &Context) -> Result<(), Fault> {
                 idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
                 credentials::forget(tx, *now).await?;
                 certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;
+                join_requests::forget(tx, now.plus_seconds(-REQUESTS_SECONDS)).await?;
                 Ok(())
             })
         })

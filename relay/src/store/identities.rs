@@ -1,22 +1,23 @@
 //! The tables `identities` (which live node holds an identity at a site) and `bans` (what a ban covers).
 
-use super::{StoreError, Tx};
+use super::{StoreError, Tx, Value};
 use crate::facts::{Held, Identity, IdentityKind};
 use shared::id::NodeId;
 
 const LOCK: &str = "SELECT i.kind, i.value, i.node_id FROM identities i \
-    WHERE i.site_id = $1 AND ((i.kind = 'key' AND i.value = $2) OR (i.kind = $3 AND i.value = $4)) \
-    ORDER BY i.kind, i.value";
+    WHERE i.site_id = $1 AND ((i.kind = $2 AND i.value = $3) OR (i.kind = $4 AND i.value = $5) \
+    OR (i.kind = $6 AND i.value = $7)) ORDER BY i.kind, i.value";
 const INSERT: &str = "INSERT INTO identities (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value) DO NOTHING";
 const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind = $2 AND value = $3";
 const LOCK_OF: &str = "SELECT value FROM identities WHERE node_id = $1 ORDER BY kind, value";
 const KEYS: &str = "SELECT value FROM identities WHERE node_id = $1 AND kind = 'key' ORDER BY value LIMIT 16";
 const FREE: &str = "DELETE FROM identities WHERE node_id = $1";
-const FREE_CLAIMS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind <> 'key'";
+const FREE_CLAIMS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind NOT IN ('key', 'ekSha256')";
 const FREE_OTHER_KEYS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind = 'key' AND value <> $2";
 const BANNED: &str = "SELECT node_id FROM bans WHERE site_id = $1 AND ((kind = 'key' AND value = $2) \
-    OR (kind = 'productUuid' AND value = $3) OR (kind = 'serial' AND value = $4)) LIMIT 1";
+    OR (kind = 'productUuid' AND value = $3) OR (kind = 'serial' AND value = $4) \
+    OR (kind = 'ekSha256' AND value = $5)) LIMIT 1";
 const INSERT_BAN: &str = "INSERT INTO bans (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value, node_id) DO NOTHING";
 const LIFT_BAN: &str = "DELETE FROM bans WHERE node_id = $1";
@@ -24,18 +25,20 @@ const LIFT_BAN: &str = "DELETE FROM bans WHERE node_id = $1";
 pub(super) const STATEMENTS: &[&str] =
     &[LOCK, LOCK_OF, INSERT, HOLDER, KEYS, FREE, FREE_CLAIMS, FREE_OTHER_KEYS, BANNED, INSERT_BAN, LIFT_BAN];
 
-/// Who holds the key and the other identity, the rows locked until the transaction ends.
+/// The most identities that a machine has: an endorsement key, a key, and a product UUID or serial.
+const MOST: usize = 3;
+
+/// Who holds a machine's identities, the rows locked until the transaction ends.
 ///
 /// # Errors
 /// The store's.
-pub async fn lock(
-    tx: &mut Tx<'_>,
-    site: &str,
-    key_sha256: &str,
-    other: Option<&Identity>,
-) -> Result<Vec<Held>, StoreError> {
-    let (kind, value) = other.map_or(("", ""), |identity| (identity.kind.as_str(), identity.value.as_str()));
-    let rows = tx.lock_all(LOCK, &[site.into(), key_sha256.into(), kind.into(), value.into()]).await?;
+pub async fn lock(tx: &mut Tx<'_>, site: &str, wanted: &[Identity]) -> Result<Vec<Held>, StoreError> {
+    let mut args = vec![Value::from(site)];
+    let slots = wanted.iter().map(|identity| (identity.kind.as_str(), identity.value.as_str()));
+    for (kind, value) in slots.chain(std::iter::repeat(("", ""))).take(MOST) {
+        args.extend([Value::from(kind), value.into()]);
+    }
+    let rows = tx.lock_all(LOCK, &args).await?;
     let held = rows.iter().map(|row| {
         let identity =
             Identity { kind: row.parse_with("kind", IdentityKind::parse)?, value: row.text("value")? };
@@ -102,20 +105,27 @@ pub async fn free_other_keys(tx: &mut Tx<'_>, node: &NodeId, key_sha256: &str) -
     tx.execute(FREE_OTHER_KEYS, &[node.as_str().into(), key_sha256.into()]).await.map(drop)
 }
 
+/// What a ban is looked for by; an empty text matches none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Claimed<'a> {
+    /// The key.
+    pub key_sha256: &'a str,
+    /// The product UUID, if it is usable.
+    pub product_uuid: &'a str,
+    /// The serial, if it is usable.
+    pub serial: &'a str,
+    /// The endorsement key, if it was proved.
+    pub ek_sha256: &'a str,
+}
+
 /// The banned node that covers the key or one of the claimed identifiers, if there is one.
 ///
 /// # Errors
 /// The store's.
-pub async fn banned(
-    tx: &mut Tx<'_>,
-    site: &str,
-    key_sha256: &str,
-    product_uuid: Option<&str>,
-    serial: Option<&str>,
-) -> Result<Option<NodeId>, StoreError> {
-    let claimed =
-        [site.into(), key_sha256.into(), product_uuid.unwrap_or("").into(), serial.unwrap_or("").into()];
-    tx.fetch_optional(BANNED, &claimed).await?.map(|row| row.parsed("node_id")).transpose()
+pub async fn banned(tx: &mut Tx<'_>, site: &str, claimed: Claimed<'_>) -> Result<Option<NodeId>, StoreError> {
+    let Claimed { key_sha256, product_uuid, serial, ek_sha256 } = claimed;
+    let args = [site, key_sha256, product_uuid, serial, ek_sha256].map(Value::from);
+    tx.fetch_optional(BANNED, &args).await?.map(|row| row.parsed("node_id")).transpose()
 }
 
 /// Adds an identity to what a node's ban covers; says whether it was not covered before.

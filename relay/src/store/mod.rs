@@ -14,7 +14,9 @@ mod dialect;
 mod error;
 pub mod events;
 pub mod idempotency;
+pub mod identifiers;
 pub mod identities;
+pub mod join_requests;
 pub mod join_tokens;
 pub mod meta;
 mod migrate;
@@ -59,7 +61,9 @@ const FAMILIES: &[&[&str]] = &[
     credentials::STATEMENTS,
     events::STATEMENTS,
     idempotency::STATEMENTS,
+    identifiers::STATEMENTS,
     identities::STATEMENTS,
+    join_requests::STATEMENTS,
     join_tokens::STATEMENTS,
     meta::STATEMENTS,
     migrate::STATEMENTS,

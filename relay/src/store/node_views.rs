@@ -10,11 +10,11 @@ use shared::{
 };
 
 const FIND: &str = "SELECT n.id, n.pool_id, n.tenant_id, n.state, n.generation, n.trust, n.hosted, n.identity, \
-    n.seen_identity, n.key_sha256, n.token_id, n.remote_address, n.kubernetes_node_name, n.agent_version, \
+    n.seen_identity, n.key_sha256, n.ek_sha256, n.ek_manufacturer, n.token_id, n.remote_address, n.kubernetes_node_name, n.agent_version, \
     n.current_serial, n.created_at, n.joined_at, n.last_heartbeat_at, n.ban_reason, c.not_after \
     FROM nodes n LEFT JOIN certificates c ON c.serial = n.current_serial WHERE n.id = $1 AND n.pool_id = $2";
 const PAGE: &str = "SELECT n.id, n.pool_id, n.tenant_id, n.state, n.generation, n.trust, n.hosted, n.identity, \
-    n.seen_identity, n.key_sha256, n.token_id, n.remote_address, n.kubernetes_node_name, n.agent_version, \
+    n.seen_identity, n.key_sha256, n.ek_sha256, n.ek_manufacturer, n.token_id, n.remote_address, n.kubernetes_node_name, n.agent_version, \
     n.current_serial, n.created_at, n.joined_at, n.last_heartbeat_at, n.ban_reason, c.not_after \
     FROM nodes n LEFT JOIN certificates c ON c.serial = n.current_serial \
     WHERE n.pool_id = $1 AND n.id > $2 AND ($3 = 1 OR n.state <> 'released') ORDER BY n.id LIMIT $4";
@@ -103,6 +103,8 @@ fn node(row: &Row) -> Result<Node, StoreError> {
         placeholders: placeholders.into_iter().map(str::to_owned).collect(),
         seen_identity: row.maybe_json("seen_identity")?,
         key_sha256: row.text("key_sha256")?,
+        ek_sha256: row.maybe_text("ek_sha256")?,
+        ek_manufacturer: row.maybe_text("ek_manufacturer")?,
         token_id: row.parsed("token_id")?,
         remote_address: row.text("remote_address")?,
         kubernetes_node_name: row.maybe_text("kubernetes_node_name")?,

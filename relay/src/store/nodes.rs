@@ -10,17 +10,19 @@ use shared::{
     time::Timestamp,
 };
 
-const LOCK: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, \
+const LOCK: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, ek_sha256, \
     current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id = $1";
-const FIND_ALL: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, \
+const FIND_ALL: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, ek_sha256, \
     current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id IN ( \
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
 const INSERT: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state, generation, trust, hosted, identity, \
-    key_sha256, token_id, remote_address, kubernetes_node_name, agent_version, current_serial, created_at, joined_at) \
-    VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
+    key_sha256, token_id, remote_address, kubernetes_node_name, agent_version, current_serial, created_at, joined_at, \
+    ek_sha256, ek_manufacturer) \
+    VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $15, $16)";
 const REJOIN: &str = "UPDATE nodes SET generation = $2, trust = $3, hosted = $4, identity = $5, seen_identity = NULL, \
-    token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10 WHERE id = $1";
+    token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10, \
+    ek_sha256 = COALESCE($11, ek_sha256), ek_manufacturer = COALESCE($12, ek_manufacturer) WHERE id = $1";
 const REPLACE_CERTIFICATE: &str = "UPDATE nodes SET key_sha256 = $2, current_serial = $3, previous_serial = NULL, \
     next_serial = NULL WHERE id = $1";
 const OFFER_CERTIFICATE: &str = "UPDATE nodes SET next_serial = $2, trust = $3 WHERE id = $1";
@@ -49,6 +51,10 @@ pub struct Joined<'a> {
     pub hosted: Option<Hosted>,
     /// What it says it is, in canonical form.
     pub identity: &'a Identity,
+    /// The endorsement key that it has proved; what it proved before stays where it is absent.
+    pub ek_sha256: Option<&'a str>,
+    /// Who made its TPM.
+    pub ek_manufacturer: Option<&'a str>,
     /// The token.
     pub token: &'a JoinTokenId,
     /// Where the call came from.
@@ -127,6 +133,8 @@ pub async fn insert(tx: &mut Tx<'_>, new: NewNode<'_>, joined: &Joined<'_>) -> R
         joined.agent_version.into(),
         new.serial.into(),
         joined.at.into(),
+        joined.ek_sha256.into(),
+        joined.ek_manufacturer.into(),
     ];
     tx.execute(INSERT, &row).await.map(drop)
 }
@@ -148,6 +156,8 @@ pub async fn rejoin(tx: &mut Tx<'_>, generation: i64, joined: &Joined<'_>) -> Re
         joined.kubernetes_node_name.into(),
         joined.agent_version.into(),
         joined.at.into(),
+        joined.ek_sha256.into(),
+        joined.ek_manufacturer.into(),
     ];
     tx.execute(REJOIN, &row).await.map(drop)
 }
@@ -247,6 +257,7 @@ fn node(row: &Row) -> Result<NodeFacts, StoreError> {
         trust: row.word("trust")?,
         hosted: row.maybe_word("hosted")?,
         key_sha256: row.text("key_sha256")?,
+        ek_sha256: row.maybe_text("ek_sha256")?,
         current_serial: row.text("current_serial")?,
         previous_serial: row.maybe_text("previous_serial")?,
         next_serial: row.maybe_text("next_serial")?,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::marker::PhantomData;
 
 pub mod access;
+pub mod join_requests;
 pub mod join_tokens;
 pub mod node;
 pub mod nodes;

@@ -95,7 +95,7 @@ pub struct BanNode {
     /// Why, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Label>,
-    /// Claimed identifiers that the ban covers too; its key is always covered.
+    /// Claimed identifiers that the ban covers too; its key and its proven endorsement key are always covered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2))]
     pub identifiers: Option<Vec<BannedIdentifier>>,
@@ -164,6 +164,12 @@ pub struct Node {
     pub seen_identity: Option<Identity>,
     /// SHA-256 of its key's SubjectPublicKeyInfo.
     pub key_sha256: String,
+    /// The endorsement key of its TPM, if it has proved one: SHA-256 of its SubjectPublicKeyInfo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ek_sha256: Option<String>,
+    /// Who made its TPM, as that key's certificate says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ek_manufacturer: Option<String>,
     /// The token it joined with.
     pub token_id: JoinTokenId,
     /// The address it joined from.

@@ -114,8 +114,8 @@ pub(super) fn request(key: &KeyPair, name: &str) -> Result<String, LoadError> {
 fn chain_of(answer: &[u8]) -> Result<String, LoadError> {
     match serde_json::from_slice(answer).map_err(LoadError::prepare("reading the relay's answer"))? {
         JoinAnswer::Issued(issued) => Ok(issued.certificate + &issued.chain),
-        JoinAnswer::Deferred(_) => {
-            Err(LoadError::prepare("reading the relay's answer")("it defers a machine"))
+        JoinAnswer::Challenge(_) | JoinAnswer::Deferred(_) => {
+            Err(LoadError::prepare("reading the relay's answer")("it does not admit a machine at once"))
         }
     }
 }

@@ -43,6 +43,8 @@ pub(super) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
                 trust: Trust::Platform,
                 hosted: None,
                 identity: claim,
+                ek_sha256: None,
+                ek_manufacturer: None,
                 token: &JoinTokenId::derive(&[1; 32]),
                 remote_address: "192.0.2.7",
                 kubernetes_node_name: None,
@@ -50,7 +52,7 @@ pub(super) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
                 at: *now,
             };
             insert(tx, new, &joined).await?;
-            for identity in identities_of(&Machine::judge(claim), key) {
+            for identity in identities_of(&Machine::judge(claim), key, None) {
                 assert!(identities::hold(tx, "default", &identity, id).await?);
             }
             Ok::<_, crate::store::StoreError>(())
@@ -290,7 +292,7 @@ async fn a_node_is_shown_with_its_placeholders() {
         assert_eq!(node.get("certificate"), None, "none is stored");
         let held = Identity { kind: IdentityKind::Serial, value: "SN-5-x".to_owned() };
         let claim: hardware::Identity = serde_json::from_value(node["identity"].clone()).unwrap();
-        assert!(identities_of(&Machine::judge(&claim), "k").contains(&held));
+        assert!(identities_of(&Machine::judge(&claim), "k", None).contains(&held));
     })
     .await;
 }

@@ -1,0 +1,77 @@
+//! The table `identifiers`: what the machines of a tenant say they are, for people who ask who else says the same. It
+//! decides nothing.
+
+use super::{StoreError, Tx, Value};
+use shared::{api::join_requests::SharedIdentifier, hardware::Machine};
+
+const NOTE: &str = "INSERT INTO identifiers (tenant_id, kind, value, holder) SELECT $1, column1, column2, $2 \
+    FROM (VALUES ($3, $4), ($5, $6), ($7, $8), ($9, $10), ($11, $12), ($13, $14), ($15, $16), ($17, $18)) AS slots \
+    WHERE column2 <> '' ON CONFLICT (tenant_id, kind, value, holder) DO NOTHING";
+const FORGET: &str = "DELETE FROM identifiers WHERE holder = $1";
+const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM identifiers mine JOIN identifiers o \
+    ON o.tenant_id = mine.tenant_id AND o.kind = mine.kind AND o.value = mine.value AND o.holder <> mine.holder \
+    WHERE mine.holder = $1 ORDER BY o.holder, o.kind, o.value LIMIT 100";
+
+pub(super) const STATEMENTS: &[&str] = &[NOTE, FORGET, SHARED];
+
+/// How many rows a statement writes.
+const SLOTS: usize = 8;
+
+/// Whose identifiers they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder<'a> {
+    /// The pool's tenant.
+    pub tenant_id: &'a str,
+    /// A node (`nd_…`) or a join request (`jr_…`).
+    pub id: &'a str,
+}
+
+/// Writes what a machine says it is. What the holder said before stays.
+///
+/// # Errors
+/// The store's.
+pub async fn note(
+    tx: &mut Tx<'_>,
+    holder: Holder<'_>,
+    machine: &Machine,
+    ek_sha256: Option<&str>,
+) -> Result<(), StoreError> {
+    let single = [
+        ("productUuid", machine.product_uuid.usable()),
+        ("serial", machine.serial.usable()),
+        ("ekSha256", ek_sha256),
+    ];
+    let single = single.into_iter().filter_map(|(kind, value)| Some((kind, value?)));
+    let macs = machine.macs.iter().map(|mac| ("mac", mac.as_str()));
+    let gpus = machine.gpu_uuids.iter().map(|gpu| ("gpuUuid", gpu.as_str()));
+    let all: Vec<(&str, &str)> = single.chain(macs).chain(gpus).collect();
+    for chunk in all.chunks(SLOTS) {
+        let mut row = vec![Value::from(holder.tenant_id), holder.id.into()];
+        let empty = std::iter::repeat(&("", ""));
+        for (kind, value) in chunk.iter().chain(empty).take(SLOTS) {
+            row.extend([Value::from(*kind), (*value).into()]);
+        }
+        tx.execute(NOTE, &row).await?;
+    }
+    Ok(())
+}
+
+/// Forgets what a holder said.
+///
+/// # Errors
+/// The store's.
+pub async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<(), StoreError> {
+    tx.execute(FORGET, &[holder.into()]).await.map(drop)
+}
+
+/// Who of the same tenant says the same as this holder: at most 100, in order of id.
+///
+/// # Errors
+/// The store's.
+pub async fn shared_with(tx: &mut Tx<'_>, holder: &str) -> Result<Vec<SharedIdentifier>, StoreError> {
+    let rows = tx.fetch_all(SHARED, &[holder.into()]).await?;
+    let found = rows.iter().map(|row| {
+        Ok(SharedIdentifier { id: row.text("holder")?, kind: row.text("kind")?, value: row.text("value")? })
+    });
+    found.collect()
+}
