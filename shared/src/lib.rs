@@ -16,3 +16,4 @@ pub mod problem;
 pub mod secret;
 pub mod time;
 pub mod token;
+pub mod tpm;
