@@ -5,10 +5,12 @@
 //! older keys open, the current one seals. This file never writes a secret anywhere and never makes a key
 //! unless told to.
 
+mod carried;
 mod master;
 #[cfg(test)]
 mod tests;
 
+pub use carried::CarriedError;
 pub use master::{MasterKey, MasterKeyError};
 
 use crate::random::Random;

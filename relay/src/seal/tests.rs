@@ -201,3 +201,36 @@ fn a_file_that_others_may_use_is_refused_and_a_credential_may_show_its_access_li
     let refused = MasterKey::load(&outside, Some(&credentials)).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("0440") && refused.to_string().contains("chmod 600"), "{refused}");
 }
+
+#[test]
+fn what_a_client_carries_opens_for_its_purpose_and_by_any_key_of_the_ring() {
+    let random = Random::system();
+    let sealed = ring(1).seal_carried("one purpose", b"plain", &random).unwrap();
+    let rotated = KeyRing::new(key(2), vec![key(1)]);
+    for ring in [&ring(1), &rotated] {
+        assert_eq!(ring.open_carried("one purpose", &sealed).unwrap().as_slice(), b"plain");
+        assert_eq!(ring.open_carried("another purpose", &sealed), Err(CarriedError::Altered));
+    }
+    let unknown = CarriedError::UnknownKey(key(1).id().to_owned());
+    assert_eq!(ring(2).open_carried("one purpose", &sealed), Err(unknown));
+    // Moved to another key's name it does not open either.
+    let moved = sealed.replace(key(1).id(), key(2).id());
+    assert_eq!(rotated.open_carried("one purpose", &moved), Err(CarriedError::Altered));
+    assert_ne!(ring(1).seal_carried("one purpose", b"plain", &random).unwrap(), sealed);
+}
+
+#[test]
+fn what_is_stored_and_what_is_carried_are_not_each_other() {
+    let (random, ring) = (Random::seeded(1), ring(1));
+    let stored = ring.seal(PLACE, &[7; 64], &random).unwrap();
+    assert_eq!(ring.open_carried("one purpose", &stored), Err(CarriedError::Altered));
+    let carried = ring.seal_carried("one purpose", &[7; 64], &random).unwrap();
+    assert_eq!(ring.open(PLACE, &carried), Err(SealError::Altered { place: PLACE.to_string() }));
+    for text in ["", "v1", "v1.0123456789abcdef", "v2.0123456789abcdef.AAAA", "v1.0123456789abcde.AAAA"] {
+        assert_eq!(ring.open_carried("one purpose", text), Err(CarriedError::Malformed), "{text}");
+    }
+    for body in ["", "AAAA", "*", "A"] {
+        let text = format!("v1.{}.{body}", ring.current_id());
+        assert_eq!(ring.open_carried("one purpose", &text), Err(CarriedError::Malformed), "{body}");
+    }
+}
