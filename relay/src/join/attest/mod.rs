@@ -4,6 +4,7 @@
 pub mod endorsement;
 pub mod placeholders;
 pub mod token;
+pub mod tpm;
 
 use shared::{api::join_requests::DeferReason, problem::Problem};
 
