@@ -51,6 +51,8 @@ kinds! {
     TokenId, Token, "tk_";
     /// An event, `ev_…`.
     EventId, Event, "ev_";
+    /// A bundle of endorsement authorities, `ea_…`.
+    EndorsementAuthorityId, EndorsementAuthority, "ea_";
 }
 
 impl<K: Kind> Id<K> {

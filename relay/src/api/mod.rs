@@ -1,7 +1,9 @@
 //! The methods: THE LIST binds each row of the table to the handler that does it.
 
 pub mod document;
+pub mod endorsement_keys;
 pub mod idempotency;
+pub mod inventory;
 pub mod join_requests;
 pub mod join_tokens;
 mod json;
@@ -65,6 +67,13 @@ pub fn registry() -> Result<Registry, String> {
         .on(api::nodes::BAN, nodes::ban)?
         .on(api::nodes::UNBAN, nodes::unban)?
         .on(api::nodes::RELEASE, nodes::release)?
+        .on(api::inventory::PUT, inventory::put)?
+        .on(api::inventory::LIST, inventory::list)?
+        .on(api::inventory::REMOVE, inventory::remove)?
+        .on(api::endorsement_keys::ADD, endorsement_keys::add)?
+        .on(api::endorsement_keys::LIST, endorsement_keys::list)?
+        .on(api::endorsement_keys::REMOVE, endorsement_keys::remove)?
+        .on(api::endorsement_keys::LIST_UNMATCHED, endorsement_keys::list_unmatched)?
         .on(api::secrets::PUT, secrets::put)?
         .on(api::secrets::LIST, secrets::list)?
         .on(api::secrets::REMOVE, secrets::remove)

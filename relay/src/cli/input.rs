@@ -9,8 +9,8 @@ use std::{
     io::{self, Read},
 };
 
-/// The longest secret that is read from a file, in bytes: more than any method takes, so that the relay judges it.
-const MAX_SECRET_BYTES: u64 = 128 * 1024;
+/// The longest value that is read from a file, in bytes: more than any method takes, so that the relay judges it.
+const MAX_FILE_BYTES: u64 = 128 * 1024;
 
 /// What an input takes beside its flags.
 pub(super) struct Surroundings<'a> {
@@ -22,10 +22,10 @@ pub(super) struct Surroundings<'a> {
     pub(super) stdin: &'a mut dyn Read,
 }
 
-/// A file of a secret can't be used.
+/// The file of a value can't be used.
 #[derive(Debug, thiserror::Error)]
 #[error("read --{flag} {file}: {source}")]
-pub(super) struct SecretFileError {
+pub(super) struct FileError {
     flag: String,
     file: String,
     source: io::Error,
@@ -45,12 +45,12 @@ pub(super) const OWN: &str = "own thing";
 /// Builds a verb's input.
 ///
 /// # Errors
-/// A file of a secret can't be read, is too long, or is no UTF-8.
+/// The file of a value can't be read, is too long, or is no UTF-8.
 pub(super) fn build(
     verb: &Verb,
     flags: &ArgMatches,
     around: &mut Surroundings<'_>,
-) -> Result<Input, SecretFileError> {
+) -> Result<Input, FileError> {
     let mut body = Map::new();
     let mut idempotency_key = None;
     for field in &verb.fields {
@@ -83,7 +83,7 @@ fn value_of(
     field: &Field,
     flags: &ArgMatches,
     around: &mut Surroundings<'_>,
-) -> Result<Option<Value>, SecretFileError> {
+) -> Result<Option<Value>, FileError> {
     let id = field.path.as_str();
     let text = || {
         let own = || flags.try_get_one::<String>(OWN).ok().flatten().filter(|_| field.own);
@@ -99,27 +99,27 @@ fn value_of(
             // `--flag ''` is the empty list.
             Value::from_iter(items.filter(|item| !item.is_empty()).cloned())
         }),
-        Form::SecretFile => match text() {
-            Some(file) => Some(read_secret(&field.flag, file, around.stdin)?),
+        Form::File => match text() {
+            Some(file) => Some(read_file(&field.flag, file, around.stdin)?),
             None => None,
         },
     })
 }
 
-fn read_secret(flag: &str, file: String, stdin: &mut dyn Read) -> Result<Value, SecretFileError> {
+fn read_file(flag: &str, file: String, stdin: &mut dyn Read) -> Result<Value, FileError> {
     let read = || -> io::Result<Secret> {
         let mut text = String::new();
         let mut source: Box<dyn Read + '_> =
             if file == "-" { Box::new(stdin) } else { Box::new(File::open(&file)?) };
-        source.as_mut().take(MAX_SECRET_BYTES + 1).read_to_string(&mut text)?;
+        source.as_mut().take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
         let secret = Secret::new(text);
-        if secret.expose().len() as u64 > MAX_SECRET_BYTES {
+        if secret.expose().len() as u64 > MAX_FILE_BYTES {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 128 KiB"));
         }
         Ok(secret)
     };
     match read() {
         Ok(secret) => Ok(Value::from(secret.expose())),
-        Err(source) => Err(SecretFileError { flag: flag.to_owned(), file, source }),
+        Err(source) => Err(FileError { flag: flag.to_owned(), file, source }),
     }
 }

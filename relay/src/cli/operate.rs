@@ -45,7 +45,7 @@ enum Failure {
     #[error(transparent)]
     Target(#[from] TargetError),
     #[error(transparent)]
-    SecretFile(#[from] input::SecretFileError),
+    File(#[from] input::FileError),
     #[error(transparent)]
     SetUp(#[from] CallError),
     /// The call itself, and what helps a person with it.
@@ -66,7 +66,7 @@ impl Failure {
         match self {
             Self::Target(TargetError::NoToken) => Exit::Unauthenticated,
             Self::Target(TargetError::Listen(_)) => Exit::TryAgain,
-            Self::Target(_) | Self::SecretFile(_) => Exit::Usage,
+            Self::Target(_) | Self::File(_) => Exit::Usage,
             Self::Call(CallError::Problem(problem), _) => problem.code.into(),
             Self::Call(CallError::Transport { .. }, _) => Exit::TryAgain,
             Self::SetUp(_) | Self::Call(..) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => {

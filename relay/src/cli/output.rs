@@ -35,8 +35,15 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// The columns of a list's table, by the name of the list in the answer. `-o wide` shows all there are.
-pub(super) const COLUMNS: &[(&str, &[&str])] = &[
+/// The columns of a list's table, by the method, else by the name of the list in the answer. `-o wide` shows all there are.
+const COLUMNS: &[(&str, &[&str])] = &[
+    (
+        "compute.endorsementKeys.listUnmatched",
+        &["ekSha256", "ekManufacturer", "nodeId", "joinRequestId", "firstSeenAt"],
+    ),
+    ("endorsementAuthorities", &["id", "addedAt", "addedBy"]),
+    ("endorsementKeys", &["ekSha256", "note", "addedAt", "addedBy"]),
+    ("entries", &["entryId", "productUuid", "serial", "mac", "gpuUuid", "ekSha256"]),
     ("joinTokens", &["id", "maxUses", "uses", "pending", "expiresAt", "revokedAt", "createdBy"]),
     (
         "nodes",
@@ -78,7 +85,7 @@ pub(super) fn render(method: &Method, answer: &Value, format: Option<Format>, no
         (Format::Json, _) => json(answer),
         (Format::Yaml, _) => to_yaml(answer),
         (Format::Table | Format::Wide, Some((name, items))) => {
-            let columns = columns(name, *items, format == Format::Wide);
+            let columns = columns(method, name, *items, format == Format::Wide);
             let rows = answer.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             table(&columns, rows, now)
         }
@@ -120,13 +127,19 @@ struct Column {
     is_time: bool,
 }
 
-fn columns(list: &str, items: Node<'_>, wide: bool) -> Vec<Column> {
-    let chosen = COLUMNS.iter().find(|(name, _)| *name == list).map(|(_, columns)| *columns);
+fn columns(method: &Method, list: &str, items: Node<'_>, wide: bool) -> Vec<Column> {
+    let chosen = columns_of(method, list);
     let paths: Vec<String> = match chosen {
         Some(columns) if !wide => columns.iter().map(|&path| path.to_owned()).collect(),
         _ => scalar_paths(items, ""),
     };
     paths.into_iter().map(|path| column(items, path)).collect()
+}
+
+/// The columns that the table has for a method's list.
+pub(super) fn columns_of(method: &Method, list: &str) -> Option<&'static [&'static str]> {
+    let of = |key: &str| COLUMNS.iter().find(|(name, _)| *name == key).map(|(_, columns)| *columns);
+    of(method.name).or_else(|| of(list))
 }
 
 fn column(items: Node<'_>, path: String) -> Column {

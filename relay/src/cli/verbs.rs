@@ -52,8 +52,8 @@ pub(super) enum Form {
     Boolean,
     /// Several, by commas or repeated.
     List,
-    /// The name of a file that holds it, or `-`.
-    SecretFile,
+    /// The name of a file that holds it, or `-`: secrets, and documents.
+    File,
     /// Made up unless given.
     IdempotencyKey,
     /// The caller's tenant unless given.
@@ -92,9 +92,15 @@ impl Verb {
     }
 }
 
+/// Groups whose own things are named by another field than their name tells.
+const OWN_NAMES: &[(&str, &str)] = &[("endorsementKeys", "ekSha256"), ("inventory", "entryId")];
+
 /// What the fields that name a group's own things may be called, the most likely first: `joinTokens` are named by
 /// `joinTokenId`, `tokenId` or `name`.
 fn own_names(group: &str) -> Vec<String> {
+    if let Some((_, name)) = OWN_NAMES.iter().find(|(of, _)| *of == group) {
+        return vec![(*name).to_owned()];
+    }
     let single = group
         .strip_suffix("ies")
         .map_or_else(|| group.strip_suffix('s').unwrap_or(group).to_owned(), |stem| format!("{stem}y"));
@@ -138,7 +144,8 @@ fn form_of(path: &str, node: Node<'_>, own: bool) -> Option<Form> {
         (_, Shape::Integer) if path.ends_with("Seconds") => Some(Form::Seconds),
         (_, Shape::Integer) => Some(Form::Integer),
         (_, Shape::Boolean) => Some(Form::Boolean),
-        (_, Shape::Secret) => Some(Form::SecretFile),
+        (_, Shape::Secret) => Some(Form::File),
+        (_, Shape::Text) if node.keyword("contentMediaType").is_some() => Some(Form::File),
         (_, Shape::Text | Shape::Time) => Some(Form::Text),
         (_, Shape::List) => (node.items()?.shape() == Shape::Text).then_some(Form::List),
         (_, Shape::Object | Shape::Map | Shape::Other) => None,
@@ -146,7 +153,7 @@ fn form_of(path: &str, node: Node<'_>, own: bool) -> Option<Form> {
 }
 
 fn field(path: &str, node: Node<'_>, form: Form, required: bool, own: bool) -> Field {
-    let full = if form == Form::SecretFile { format!("{}-file", kebab(path)) } else { kebab(path) };
+    let full = if form == Form::File { format!("{}-file", kebab(path)) } else { kebab(path) };
     let short = [("-id", true), ("-seconds", form == Form::Seconds)]
         .into_iter()
         .find_map(|(end, counts)| full.strip_suffix(end).filter(|_| counts).map(str::to_owned));
@@ -174,7 +181,7 @@ fn help(node: Node<'_>, form: Form) -> String {
         }
         (Form::Seconds, _) => ": such as 90s, 30m, 1h or 7d".to_owned(),
         (Form::Integer, (Some(least), Some(most))) => format!(" ({least} to {most})"),
-        (Form::SecretFile, _) => ": a file that holds it to the byte, or - for standard input".to_owned(),
+        (Form::File, _) => ": a file that holds it to the byte, or - for standard input".to_owned(),
         (Form::IdempotencyKey, _) => "; made up unless given".to_owned(),
         (Form::Tenant, _) => " [default: RELAY_TENANT, else provider]".to_owned(),
         (Form::List, _) => " (several by commas)".to_owned(),

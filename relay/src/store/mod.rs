@@ -11,11 +11,14 @@ pub mod authorities;
 pub mod certificates;
 pub mod credentials;
 mod dialect;
+pub mod endorsement_authorities;
+pub mod endorsement_keys;
 mod error;
 pub mod events;
 pub mod idempotency;
 pub mod identifiers;
 pub mod identities;
+pub mod inventory;
 pub mod join_requests;
 pub mod join_tokens;
 pub mod meta;
@@ -59,10 +62,13 @@ const FAMILIES: &[&[&str]] = &[
     authorities::STATEMENTS,
     certificates::STATEMENTS,
     credentials::STATEMENTS,
+    endorsement_authorities::STATEMENTS,
+    endorsement_keys::STATEMENTS,
     events::STATEMENTS,
     idempotency::STATEMENTS,
     identifiers::STATEMENTS,
     identities::STATEMENTS,
+    inventory::STATEMENTS,
     join_requests::STATEMENTS,
     join_tokens::STATEMENTS,
     meta::STATEMENTS,

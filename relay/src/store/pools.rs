@@ -19,8 +19,22 @@ const INSERT: &str = "INSERT INTO pools (id, uid, tenant_id, project_id, site_id
 const SET_POLICY: &str = "UPDATE pools SET policy = $2 WHERE id = $1";
 const DELETE: &str = "UPDATE pools SET deleted_at = $2 WHERE id = $1";
 const DELETE_SECRETS: &str = "DELETE FROM secrets WHERE pool_id = $1";
+const DELETE_INVENTORY: &str = "DELETE FROM inventory WHERE pool_id = $1";
+const DELETE_ENDORSEMENT_KEYS: &str = "DELETE FROM endorsement_keys WHERE pool_id = $1";
+const DELETE_ENDORSEMENT_AUTHORITIES: &str = "DELETE FROM endorsement_authorities WHERE pool_id = $1";
 
-pub(super) const STATEMENTS: &[&str] = &[FACTS, PAGE, LOCK, INSERT, SET_POLICY, DELETE, DELETE_SECRETS];
+pub(super) const STATEMENTS: &[&str] = &[
+    FACTS,
+    PAGE,
+    LOCK,
+    INSERT,
+    SET_POLICY,
+    DELETE,
+    DELETE_SECRETS,
+    DELETE_INVENTORY,
+    DELETE_ENDORSEMENT_KEYS,
+    DELETE_ENDORSEMENT_AUTHORITIES,
+];
 
 /// The pool of this name, unless it is absent or deleted.
 ///
@@ -95,12 +109,14 @@ pub async fn set_policy(tx: &mut Tx<'_>, pool_id: &str, policy: &Policy) -> Resu
     tx.execute(SET_POLICY, &[pool_id.into(), (&json(policy)).into()]).await.map(drop)
 }
 
-/// Deletes a pool whose nodes are all released, and its secrets. The row stays, so that its id is never used again.
+/// Deletes a pool whose nodes are all released, its secrets and what it knows of machines. The row stays, so that its id is never used again.
 ///
 /// # Errors
 /// The store's.
 pub async fn delete(tx: &mut Tx<'_>, pool_id: &str, now: Timestamp) -> Result<(), StoreError> {
-    tx.execute(DELETE_SECRETS, &[pool_id.into()]).await?;
+    for list in [DELETE_SECRETS, DELETE_INVENTORY, DELETE_ENDORSEMENT_KEYS, DELETE_ENDORSEMENT_AUTHORITIES] {
+        tx.execute(list, &[pool_id.into()]).await?;
+    }
     tx.execute(DELETE, &[pool_id.into(), now.into()]).await.map(drop)
 }
 

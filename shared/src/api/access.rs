@@ -76,6 +76,15 @@ impl Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is its own name in ACTIONS, spelled module:group:verb")]
 pub enum Action {
+    EndorsementAuthoritiesAdd,
+    EndorsementAuthoritiesRead,
+    EndorsementAuthoritiesRemove,
+    EndorsementKeysAdd,
+    EndorsementKeysRead,
+    EndorsementKeysRemove,
+    InventoryPut,
+    InventoryRead,
+    InventoryRemove,
     JoinTokensCreate,
     JoinTokensRead,
     JoinTokensRevoke,
@@ -140,6 +149,15 @@ pub const ACTIONS: &[ActionRow] = {
     const P_EDITOR: Option<ProjectRole> = Some(ProjectRole::Editor);
     const P_VIEWER: Option<ProjectRole> = Some(ProjectRole::Viewer);
     &[
+        row(A::EndorsementAuthoritiesAdd, "compute:endorsement-authorities:add", OWNER, None, M::Editor),
+        row(A::EndorsementAuthoritiesRead, "compute:endorsement-authorities:read", VIEWER, None, M::Viewer),
+        row(A::EndorsementAuthoritiesRemove, "compute:endorsement-authorities:remove", OWNER, None, M::Editor),
+        row(A::EndorsementKeysAdd, "compute:endorsement-keys:add", OWNER, None, M::Editor),
+        row(A::EndorsementKeysRead, "compute:endorsement-keys:read", VIEWER, None, M::Viewer),
+        row(A::EndorsementKeysRemove, "compute:endorsement-keys:remove", OWNER, None, M::Editor),
+        row(A::InventoryPut, "compute:inventory:put", OWNER, None, M::Editor),
+        row(A::InventoryRead, "compute:inventory:read", VIEWER, None, M::Viewer),
+        row(A::InventoryRemove, "compute:inventory:remove", OWNER, None, M::Editor),
         row(A::JoinTokensCreate, "compute:join-tokens:create", EDITOR, P_EDITOR, M::Editor),
         row(A::JoinTokensRead, "compute:join-tokens:read", VIEWER, P_VIEWER, M::Viewer),
         row(A::JoinTokensRevoke, "compute:join-tokens:revoke", EDITOR, P_EDITOR, M::Editor),

@@ -8,6 +8,9 @@ use serde::Serialize;
 use std::marker::PhantomData;
 
 pub mod access;
+pub mod endorsement_authorities;
+pub mod endorsement_keys;
+pub mod inventory;
 pub mod join_requests;
 pub mod join_tokens;
 pub mod node;

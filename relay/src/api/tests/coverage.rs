@@ -3,7 +3,7 @@
 use super::*;
 use shared::api::{Access, Kind};
 
-/// A body for each method, in an order in which all of them succeed; `$node` and `$token` are put in.
+/// A body for each method, in an order in which all of them succeed; what begins with `$` is put in.
 #[rustfmt::skip]
 const BODIES: &[(&str, &str)] = &[
     ("iam.tenants.create", r#"{"tenantId": "t"}"#),
@@ -25,6 +25,13 @@ const BODIES: &[(&str, &str)] = &[
     ("compute.secrets.put", r#"{"tenantId": "t", "poolId": "p", "name": "n", "value": "v"}"#),
     ("compute.secrets.list", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.secrets.remove", r#"{"tenantId": "t", "poolId": "p", "name": "n"}"#),
+    ("compute.inventory.put", r#"{"tenantId": "t", "poolId": "p", "entryId": "e", "serial": "SN-1"}"#),
+    ("compute.inventory.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.inventory.remove", r#"{"tenantId": "t", "poolId": "p", "entryId": "e"}"#),
+    ("compute.endorsementKeys.add", r#"{"tenantId": "t", "poolId": "p", "ekSha256": "$ek"}"#),
+    ("compute.endorsementKeys.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.endorsementKeys.listUnmatched", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.endorsementKeys.remove", r#"{"tenantId": "t", "poolId": "p", "ekSha256": "$ek"}"#),
     ("compute.joinTokens.create", r#"{"tenantId": "t", "poolId": "p", "ttlSeconds": 60}"#),
     ("compute.joinTokens.list", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.joinTokens.revoke", r#"{"tenantId": "t", "poolId": "p", "tokenId": "$token"}"#),
@@ -56,7 +63,10 @@ async fn every_row_is_decided_by_its_own_action() {
         let node = nodes::admit(&desk, 1, nodes::UUID).await;
         let mut token = String::new();
         for (name, body) in BODIES {
-            let body = body.replace("$node", node.as_str()).replace("$token", &token);
+            let body = body
+                .replace("$node", node.as_str())
+                .replace("$token", &token)
+                .replace("$ek", &"ab".repeat(32));
             let body: Value = serde_json::from_str(&body).unwrap();
             let row = desk.registry.get(name).unwrap().method;
             refused_without_the_action(&desk, &row, &body).await;
@@ -101,7 +111,8 @@ async fn a_machine_is_nobody_here() {
     at_a_desk(async |desk| {
         for (name, body) in BODIES {
             let body = body.replace("$node", &format!("nd_{}", "0".repeat(26)));
-            let body = body.replace("$token", &format!("jt_{}", "0".repeat(26)));
+            let body =
+                body.replace("$token", &format!("jt_{}", "0".repeat(26))).replace("$ek", &"ab".repeat(32));
             let caller = Caller::JoinToken(shared::id::JoinTokenId::derive(&[1; 32]));
             let answer = desk.ask_as(caller, name, serde_json::from_str(&body).unwrap()).await;
             assert_eq!(answer.map_err(|problem| problem.code), Err(Code::Unauthenticated), "{name}");

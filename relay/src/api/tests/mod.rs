@@ -1,6 +1,8 @@
 //! Stories over the operator's handlers, each on both databases, through the same pipeline as a request.
 
 mod coverage;
+mod endorsement_keys;
+mod inventory;
 mod join_tokens;
 mod nodes;
 mod pools;
@@ -109,7 +111,8 @@ impl Desk {
 
     async fn ask_as(&self, caller: Caller, method: &str, mut body: Value) -> Result<Value, Problem> {
         let bound = self.registry.get(method).unwrap();
-        if method.ends_with(".create") && body.get("idempotencyKey").is_none() {
+        let creates = method.ends_with(".create") || method.ends_with(".add");
+        if creates && body.get("idempotencyKey").is_none() {
             body["idempotencyKey"] = json!(shared::hex::encode(&self.relay.random.bytes::<16>()));
         }
         let call = Call {

@@ -1,0 +1,196 @@
+//! The attestor of the inventory: whether a pool knows the machine.
+//!
+//! An entry is found by one of its identifiers, its anchor, and judged by all of them. What is found is no verdict:
+//! a serial that reads like another machine's MAC finds an entry, and does not match it.
+
+use super::Verdict;
+use shared::{
+    api::{
+        inventory::{Identifiers, InventoryEntry},
+        join_requests::DeferReason,
+        pools::DiscoveryMode,
+    },
+    hardware::Machine,
+};
+
+/// Defers a machine that is none of the entries, where the policy asks for it.
+#[must_use]
+pub fn judge(
+    mode: DiscoveryMode,
+    entries: &[InventoryEntry],
+    machine: &Machine,
+    proven_ek: Option<&str>,
+) -> Verdict {
+    match mode {
+        DiscoveryMode::Off => Verdict::Admit,
+        DiscoveryMode::Defer if known(entries, machine, proven_ek).is_some() => Verdict::Admit,
+        DiscoveryMode::Defer => Verdict::defer(DeferReason::UnknownMachine),
+    }
+}
+
+/// The identifier by which an entry is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor<'a> {
+    /// Its name, as the wire spells it.
+    pub kind: &'static str,
+    /// Its canonical value.
+    pub value: &'a str,
+}
+
+/// The kinds of anchors, the strongest first: what fewest machines share, and what is hardest to claim.
+pub const ANCHOR_KINDS: [&str; 5] = ["ekSha256", "productUuid", "serial", "gpuUuid", "mac"];
+
+/// The strongest identifier of an entry; `None` if it has none.
+#[must_use]
+pub fn anchor(of: &Identifiers) -> Option<Anchor<'_>> {
+    let values = [&of.ek_sha256, &of.product_uuid, &of.serial, &of.gpu_uuid, &of.mac];
+    let present = ANCHOR_KINDS.into_iter().zip(values);
+    present.filter_map(|(kind, value)| Some(Anchor { kind, value: value.as_deref()? })).next()
+}
+
+/// All values by which an entry for this machine may be found: at most 3 and its MACs and GPU UUIDs. A placeholder
+/// finds nothing.
+#[must_use]
+pub fn lookups<'a>(machine: &'a Machine, proven_ek: Option<&'a str>) -> Vec<&'a str> {
+    let single = [proven_ek, machine.product_uuid.usable(), machine.serial.usable()];
+    let listed = machine.gpu_uuids.iter().chain(&machine.macs).map(String::as_str);
+    single.into_iter().flatten().chain(listed).collect()
+}
+
+/// The first of the entries that is this machine: all that it names matches. `proven_ek` is the digest of the
+/// endorsement key that the machine's TPM has proved, never one that was only offered.
+#[must_use]
+pub fn known<'a>(
+    entries: &'a [InventoryEntry],
+    machine: &Machine,
+    proven_ek: Option<&str>,
+) -> Option<&'a InventoryEntry> {
+    entries.iter().find(|entry| matches(&entry.identifiers, machine, proven_ek))
+}
+
+fn matches(wanted: &Identifiers, machine: &Machine, proven_ek: Option<&str>) -> bool {
+    let same = |wanted: &Option<String>, seen: Option<&str>| wanted.is_none() || wanted.as_deref() == seen;
+    let one_of =
+        |wanted: &Option<String>, seen: &[String]| wanted.as_ref().is_none_or(|one| seen.contains(one));
+    anchor(wanted).is_some()
+        && same(&wanted.ek_sha256, proven_ek)
+        && same(&wanted.product_uuid, machine.product_uuid.usable())
+        && same(&wanted.serial, machine.serial.usable())
+        && one_of(&wanted.gpu_uuid, &machine.gpu_uuids)
+        && one_of(&wanted.mac, &machine.macs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shared::{hardware::Identity, time::Timestamp};
+
+    const UUID: &str = "00112233-4455-6677-8899-aabbccddeeff";
+    const GPU: &str = "GPU-00112233-4455-6677-8899-aabbccddeeff";
+    const MAC: &str = "00:1a:2b:3c:4d:5e";
+    const EK: &str = "ab";
+
+    fn machine() -> Machine {
+        Machine::judge(&Identity {
+            product_uuid: Some("00112233445566778899AABBCCDDEEFF".into()),
+            serial: Some(" SN-1 ".into()),
+            macs: vec!["00:1A:2B:3C:4D:5E".into(), "02:00:00:00:00:01".into()],
+            gpu_uuids: vec!["GPU-00112233-4455-6677-8899-AABBCCDDEEFF".into()],
+            ..Identity::default()
+        })
+    }
+
+    fn wanted(uuid: &str, serial: &str, mac: &str, gpu: &str, ek: &str) -> Identifiers {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Identifiers {
+            product_uuid: some(uuid),
+            serial: some(serial),
+            mac: some(mac),
+            gpu_uuid: some(gpu),
+            ek_sha256: some(ek),
+        }
+    }
+
+    #[test]
+    fn all_that_an_entry_names_must_match() {
+        for (entry, ek, expected) in [
+            (wanted(UUID, "", "", "", ""), None, true),
+            (wanted("", "SN-1", "", "", ""), None, true),
+            (wanted("", "", "02:00:00:00:00:01", "", ""), None, true),
+            (wanted("", "", "", GPU, ""), None, true),
+            (wanted("", "", "", "", EK), Some(EK), true),
+            (wanted(UUID, "SN-1", MAC, GPU, EK), Some(EK), true),
+            (wanted(UUID, "SN-1", MAC, GPU, ""), Some("cd"), true),
+            // One that is another's, or to be proved and not proved.
+            (wanted("10112233-4455-6677-8899-aabbccddeeff", "SN-1", MAC, GPU, EK), Some(EK), false),
+            (wanted(UUID, "sn-1", MAC, GPU, EK), Some(EK), false),
+            (wanted(UUID, "SN-1", "00:1a:2b:3c:4d:5f", GPU, EK), Some(EK), false),
+            (wanted(UUID, "SN-1", MAC, "GPU-10112233-4455-6677-8899-aabbccddeeff", EK), Some(EK), false),
+            (wanted(UUID, "SN-1", MAC, GPU, EK), Some("cd"), false),
+            (wanted(UUID, "SN-1", MAC, GPU, EK), None, false),
+            (wanted("", "", "", "", EK), None, false),
+            // Nothing to go by.
+            (wanted("", "", "", "", ""), Some(EK), false),
+        ] {
+            assert_eq!(matches(&entry, &machine(), ek), expected, "{entry:?} {ek:?}");
+        }
+    }
+
+    #[test]
+    fn absent_and_placeholder_values_match_nothing() {
+        let zeros = "00000000-0000-0000-0000-000000000000";
+        let nobody = Machine::judge(&Identity {
+            product_uuid: Some(zeros.into()),
+            serial: Some("Default string".into()),
+            ..Identity::default()
+        });
+        assert!(!matches(&wanted(zeros, "", "", "", ""), &nobody, None));
+        assert!(!matches(&wanted("", "Default string", "", "", ""), &nobody, None));
+        assert!(!matches(&wanted("", "", MAC, "", ""), &nobody, None));
+        assert!(lookups(&nobody, None).is_empty());
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_strongest_identifier() {
+        let all = wanted(UUID, "SN-1", MAC, GPU, EK);
+        for (entry, expected) in [
+            (all.clone(), Some(("ekSha256", EK))),
+            (Identifiers { ek_sha256: None, ..all.clone() }, Some(("productUuid", UUID))),
+            (wanted("", "SN-1", MAC, GPU, ""), Some(("serial", "SN-1"))),
+            (wanted("", "", MAC, GPU, ""), Some(("gpuUuid", GPU))),
+            (wanted("", "", MAC, "", ""), Some(("mac", MAC))),
+            (Identifiers::default(), None),
+        ] {
+            let found = anchor(&entry);
+            assert_eq!(found.map(|anchor| (anchor.kind, anchor.value)), expected);
+            // Whatever the anchor is, the machine asks for it.
+            assert!(found.is_none_or(|anchor| lookups(&machine(), Some(EK)).contains(&anchor.value)));
+        }
+        assert_eq!(lookups(&machine(), None), [UUID, "SN-1", GPU, MAC, "02:00:00:00:00:01"]);
+    }
+
+    #[test]
+    fn the_entry_that_matches_is_named() {
+        let entry = |id: &str, identifiers| InventoryEntry {
+            entry_id: id.into(),
+            identifiers,
+            updated_at: Timestamp::from_millis(0),
+            updated_by: "x".into(),
+        };
+        let entries = [
+            entry("a", wanted("", "SN-1", "00:00:00:00:00:01", "", "")),
+            entry("b", wanted("", "SN-1", MAC, "", "")),
+        ];
+        assert_eq!(known(&entries, &machine(), None).map(|entry| entry.entry_id.as_str()), Some("b"));
+        assert_eq!(known(&entries[..1], &machine(), None), None);
+        let unknown = Verdict::defer(DeferReason::UnknownMachine);
+        for (mode, entries, verdict) in [
+            (DiscoveryMode::Defer, &entries[..], Verdict::Admit),
+            (DiscoveryMode::Defer, &entries[..1], unknown.clone()),
+            (DiscoveryMode::Defer, &[], unknown),
+            (DiscoveryMode::Off, &[], Verdict::Admit),
+        ] {
+            assert_eq!(judge(mode, entries, &machine(), None), verdict, "{mode:?} {entries:?}");
+        }
+    }
+}
