@@ -123,10 +123,11 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
         return replay(tx, join, &token, &pool, prior).await;
     }
     let earlier = join_requests::lock_of_join(tx, join.token, &join.csr_sha256).await?;
-    // Its open request holds a use, so that neither time nor other machines can take that away.
-    match earlier.iter().any(|request| request.state.at(now).is_open()) {
-        true => tokens::not_revoked(&token)?,
-        false => tokens::admits(&token, now)?,
+    // An open request holds a use that neither time nor other machines take away; what has ended is told by its own name.
+    // Whoever needs a free use is judged by the token below.
+    match earlier.is_empty() {
+        true => tokens::admits(&token, now)?,
+        false => tokens::not_revoked(&token)?,
     }
     if banned(tx, join, &pool).await? {
         return Err(standing::banned().into());

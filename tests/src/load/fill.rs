@@ -82,6 +82,8 @@ async fn node(tx: &mut Tx<'_>, filling: &Filling, number: usize) -> Result<(), F
         trust: Trust::Platform,
         hosted: None,
         identity: &identity,
+        ek_sha256: None,
+        ek_manufacturer: None,
         token,
         remote_address: "127.0.0.1",
         kubernetes_node_name: None,

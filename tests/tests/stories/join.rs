@@ -180,7 +180,8 @@ async fn an_incumbent_that_is_alive_is_not_taken_over(database: Database) {
     world.relay.context.heartbeats.write(&world.relay.context.store).await.unwrap();
     let reclaiming = world.relay.mint(json!({"allowReclaim": true})).await;
     let mut new = old.with_new_key();
-    assert_eq!(outcome(&new.join(&world.relay, &reclaiming).await), "identityTaken");
+    let waits = new.join(&world.relay, &reclaiming).await;
+    assert_eq!(waits.body["reasons"], json!(["incumbentAlive"]), "{}", waits.body);
     assert_eq!(uses(&world.relay, &reclaiming).await, 0);
     let pinned = json!({"allowReclaim": true, "expect": {"serial": "SN-00000001"}});
     let pinned = world.relay.mint(pinned).await;
@@ -226,10 +227,18 @@ async fn what_a_token_is_told_and_when(database: Database) {
 async fn placeholders_are_recorded_and_collide_with_nothing(database: Database) {
     let world = World::new(database).await;
     let token = world.relay.mint(json!({"maxUses": 5})).await;
+    let policy =
+        json!({"tenantId": "provider", "poolId": "default", "policy": {"placeholders": "allowUnique"}});
+    world.relay.call("compute/pools/update", &policy).await;
     let vague = json!({"productUuid": "03000200-0400-0500-0006-000700080009", "serial": "To be filled by O.E.M.",
         "macs": ["not a mac"], "gpuUuids": []});
     for _ in 0..2 {
-        assert_eq!(Machine::claiming(vague.clone()).join(&world.relay, &token).await.status, 200);
+        let mut machine = Machine::claiming(vague.clone());
+        let waits = machine.join(&world.relay, &token).await;
+        assert_eq!(waits.body["reasons"], json!(["placeholderIdentifiers"]), "{}", waits.body);
+        let request = json!({"tenantId": "provider", "poolId": "default", "joinRequestId": waits.body["joinRequestId"]});
+        world.relay.call("compute/joinRequests/approve", &request).await;
+        assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
     }
     for node in nodes(&world.relay).await {
         assert_eq!(node["placeholders"], json!(["productUuid", "serial"]));

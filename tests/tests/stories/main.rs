@@ -11,6 +11,7 @@ mod interrupted;
 mod join;
 mod operator;
 mod own_root;
+mod queue;
 mod relays;
 mod renewal;
 mod requests;

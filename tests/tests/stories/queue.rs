@@ -1,0 +1,400 @@
+//! Joins that wait for a person: what a request holds, what each decision makes of it, and that one approval admits one
+//! machine once.
+
+use super::{World, outcome};
+use serde_json::{Value, json};
+use tests::{Answer, Database, LocalRelay, Machine, on_both_databases};
+
+on_both_databases!(
+    a_deferred_machine_is_approved_and_joins_once,
+    a_denied_machine_stays_out_and_its_use_is_given_back,
+    what_changes_meanwhile_is_another_join,
+    a_request_ends_with_its_time,
+    every_second_decision_has_one_answer,
+    revoking_a_token_denies_its_requests,
+    a_machine_that_would_be_admitted_now_is,
+    a_token_holds_no_more_than_thirty_two,
+    a_thousand_requests_are_listed_in_pages,
+    another_tenants_identity_is_disputed_and_stays_theirs,
+    an_incumbent_that_is_alive_is_taken_over_by_approval_only,
+    two_operators_decide_at_once,
+    who_shares_an_identifier_is_shown,
+);
+
+/// A machine whose serial number is a vendor's default: it is deferred where nothing else is said.
+fn vague(number: u32) -> Machine {
+    let mut identity = Machine::new(number).identity;
+    identity["serial"] = json!("To Be Filled By O.E.M.");
+    Machine::claiming(identity)
+}
+
+fn in_pool(more: Value) -> Value {
+    let mut input = json!({"tenantId": "provider", "poolId": "default"});
+    input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    input
+}
+
+/// The id of the request that a deferred join waits for.
+fn request_of(answer: &Answer) -> String {
+    assert_eq!(answer.body["status"], "deferred", "{}", answer.body);
+    answer.body["joinRequestId"].as_str().unwrap().to_owned()
+}
+
+async fn ask(relay: &LocalRelay, method: &str, more: Value) -> Answer {
+    relay.call_as(&relay.admin(), &format!("compute/joinRequests/{method}"), &in_pool(more)).await
+}
+
+async fn get(relay: &LocalRelay, id: &str) -> Value {
+    relay.call("compute/joinRequests/get", &in_pool(json!({"joinRequestId": id}))).await["joinRequest"]
+        .clone()
+}
+
+/// What one decision came to: the state, or the refusal.
+async fn decide(relay: &LocalRelay, method: &str, id: &str) -> String {
+    let answer = ask(relay, method, json!({"joinRequestId": id})).await;
+    let request = answer.body.get("joinRequest").or_else(|| answer.body["joinRequests"].get(0));
+    request
+        .and_then(|request| request["state"].as_str().map(str::to_owned))
+        .unwrap_or_else(|| outcome(&answer))
+}
+
+/// Uses and held uses of a token.
+async fn counts(relay: &LocalRelay, token: &str) -> (i64, i64) {
+    let id = id_of(token);
+    let list = relay.call("compute/joinTokens/list", &in_pool(json!({"includeInactive": true}))).await;
+    let tokens = list["joinTokens"].as_array().unwrap();
+    let found = tokens.iter().find(|token| token["id"] == id.as_str()).unwrap();
+    (found["uses"].as_i64().unwrap(), found["pending"].as_i64().unwrap())
+}
+
+fn id_of(token: &str) -> String {
+    token.trim_start_matches("bc").split('.').next().unwrap().to_owned()
+}
+
+async fn set_policy(relay: &LocalRelay, policy: Value) {
+    relay.call("compute/pools/update", &in_pool(json!({"policy": policy}))).await;
+}
+
+async fn a_deferred_machine_is_approved_and_joins_once(database: Database) {
+    let world = World::new(database).await;
+    let second = world.second().await;
+    let other = second.as_ref().unwrap_or(&world.relay);
+    let token = world.relay.mint(json!({"maxUses": 2})).await;
+    let mut machine = vague(1);
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    assert_eq!(counts(&world.relay, &token).await, (0, 1));
+    let request = get(&world.relay, &id).await;
+    assert_eq!(request["reasons"], json!(["placeholderIdentifiers"]));
+    assert_eq!(request["identity"]["productUuid"], machine.identity["productUuid"]);
+    assert_eq!((&request["state"], &request["remoteAddress"]), (&json!("pending"), &json!("127.0.0.1")));
+    // An equal retry keeps its id and holds nothing more, whatever its host is called now.
+    machine.identity["hostname"] = json!("renamed");
+    assert_eq!(request_of(&machine.join(other, &token).await), id);
+    assert_eq!(counts(&world.relay, &token).await, (0, 1));
+    let approved = ask(other, "approve", json!({"joinRequestId": id, "note": "rack 7"})).await;
+    assert_eq!(approved.body["joinRequest"]["note"], "rack 7", "{}", approved.body);
+    // Another request of the same machine does not spend it, and waits for a decision of its own.
+    let mut stranger = machine.with_new_key();
+    assert_ne!(request_of(&stranger.join(&world.relay, &token).await), id);
+    // Even after the token's time, and it is admitted once, however many of its retries come at once.
+    world.pass(3700);
+    let (client, url) = (world.relay.client(None), world.relay.url());
+    let input = machine.join_input();
+    let retries = (0..8).map(|_| tests::post(&client, &url, Some(&token), "node/join", &input));
+    let answers = futures_util::future::join_all(retries).await;
+    for answer in &answers {
+        assert_eq!(answer.body["status"], "issued", "{}", answer.body);
+        assert_eq!(answer.body["certificate"], answers[0].body["certificate"]);
+    }
+    assert_eq!(counts(&world.relay, &token).await, (1, 1));
+    assert_eq!(get(&world.relay, &id).await["state"], "consumed");
+    machine.keep(&answers[0]);
+    assert_eq!(machine.call(other, "node/heartbeat", &json!({})).await.status, 200);
+}
+
+async fn a_denied_machine_stays_out_and_its_use_is_given_back(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({})).await;
+    let mut machine = vague(1);
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    assert_eq!(outcome(&vague(2).join(&world.relay, &token).await), "tokenExhausted", "its one use is held");
+    assert_eq!(decide(&world.relay, "deny", &id).await, "denied");
+    assert_eq!(counts(&world.relay, &token).await, (0, 0));
+    assert_eq!(outcome(&machine.join(&world.relay, &token).await), "requestDenied");
+    assert_eq!(Machine::new(3).join(&world.relay, &token).await.status, 200, "the use is free again");
+    // An approved request can still be denied, until it is consumed.
+    let token = world.relay.mint(json!({})).await;
+    let mut machine = vague(4);
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    assert_eq!(decide(&world.relay, "approve", &id).await, "approved");
+    assert_eq!(decide(&world.relay, "deny", &id).await, "denied");
+    assert_eq!(outcome(&machine.join(&world.relay, &token).await), "requestDenied");
+}
+
+async fn what_changes_meanwhile_is_another_join(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 3})).await;
+    let mut machine = vague(1);
+    let first = request_of(&machine.join(&world.relay, &token).await);
+    // Another serial or address after the approval is not what was approved.
+    assert_eq!(decide(&world.relay, "approve", &first).await, "approved");
+    machine.identity["macs"] = json!(["00:00:00:00:00:99"]);
+    let second = request_of(&machine.join(&world.relay, &token).await);
+    assert_ne!(second, first);
+    assert_eq!(counts(&world.relay, &token).await, (0, 2));
+    assert_eq!(get(&world.relay, &first).await["state"], "approved", "it is left alone");
+    // A reason more is another join too; the one that fits is found again.
+    set_policy(&world.relay, json!({"attestors": {"discovery": "defer"}})).await;
+    let third = request_of(&machine.join(&world.relay, &token).await);
+    assert!(third != second && third != first);
+    set_policy(&world.relay, json!({"attestors": {"discovery": "off"}})).await;
+    assert_eq!(decide(&world.relay, "approve", &second).await, "approved");
+    assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+    // Its admission expires the other requests, which held uses.
+    for (id, state) in [(&first, "expired"), (&second, "consumed"), (&third, "expired")] {
+        assert_eq!(get(&world.relay, id).await["state"], state);
+    }
+    assert_eq!(counts(&world.relay, &token).await, (1, 0));
+}
+
+async fn a_request_ends_with_its_time(database: Database) {
+    let world = World::new(database).await;
+    set_policy(&world.relay, json!({"joinRequestTtlSeconds": 60})).await;
+    let token = world.relay.mint(json!({"maxUses": 2, "ttlSeconds": 86_400})).await;
+    let (mut machine, mut other) = (vague(1), vague(2));
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    let approved = request_of(&other.join(&world.relay, &token).await);
+    assert_eq!(decide(&world.relay, "approve", &approved).await, "approved");
+    world.pass(60);
+    assert_eq!(decide(&world.relay, "approve", &id).await, "INVALID_STATE");
+    assert_eq!(outcome(&machine.join(&world.relay, &token).await), "requestExpired");
+    relay::join::queue::expire(&world.relay.context).await.unwrap();
+    assert_eq!(get(&world.relay, &id).await["state"], "expired");
+    assert_eq!(counts(&world.relay, &token).await, (0, 1), "an approval has a day");
+    world.pass(86_400);
+    world.relay.renew_admin().await;
+    assert_eq!(outcome(&other.join(&world.relay, &token).await), "requestExpired");
+    relay::join::queue::expire(&world.relay.context).await.unwrap();
+    assert_eq!(counts(&world.relay, &token).await, (0, 0));
+}
+
+async fn every_second_decision_has_one_answer(database: Database) {
+    let world = World::new(database).await;
+    for (number, (decisions, expected)) in (1..).zip([
+        (["approve", "approve"], ["approved", "approved"]),
+        (["approve", "deny"], ["approved", "denied"]),
+        (["deny", "deny"], ["denied", "denied"]),
+        (["deny", "approve"], ["denied", "INVALID_STATE"]),
+        (["approve", "join, approve"], ["approved", "consumed"]),
+        (["approve", "join, deny"], ["approved", "INVALID_STATE"]),
+    ]) {
+        let token = world.relay.mint(json!({})).await;
+        let mut machine = vague(number);
+        let id = request_of(&machine.join(&world.relay, &token).await);
+        for (decision, expected) in decisions.into_iter().zip(expected) {
+            let (join, decision) =
+                decision.split_once(", ").map_or((false, decision), |(_, last)| (true, last));
+            if join {
+                assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+            }
+            assert_eq!(decide(&world.relay, decision, &id).await, expected, "{decisions:?}");
+        }
+    }
+    let nobody = "jr_00000000000000000000000000";
+    assert_eq!(decide(&world.relay, "approve", nobody).await, "NOT_FOUND");
+    for input in [json!({}), json!({"joinRequestId": nobody, "tokenId": "jt_00000000000000000000000000"})] {
+        assert_eq!(outcome(&ask(&world.relay, "deny", input).await), "INVALID_INPUT");
+    }
+    let viewer = world.relay.viewer();
+    let input = in_pool(json!({"joinRequestId": nobody}));
+    let answer = world.relay.call_as(&viewer, "compute/joinRequests/approve", &input).await;
+    assert_eq!(outcome(&answer), "PERMISSION_DENIED");
+}
+
+async fn revoking_a_token_denies_its_requests(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 3})).await;
+    let (mut pending, mut approved) = (vague(1), vague(2));
+    let first = request_of(&pending.join(&world.relay, &token).await);
+    let second = request_of(&approved.join(&world.relay, &token).await);
+    assert_eq!(decide(&world.relay, "approve", &second).await, "approved");
+    let revoked =
+        world.relay.call("compute/joinTokens/revoke", &in_pool(json!({"tokenId": id_of(&token)}))).await;
+    assert_eq!(revoked["joinToken"]["pending"], 0);
+    assert_eq!(counts(&world.relay, &token).await, (0, 0));
+    for id in [&first, &second] {
+        assert_eq!(get(&world.relay, id).await["state"], "denied");
+    }
+    assert_eq!(decide(&world.relay, "approve", &first).await, "INVALID_STATE");
+    assert_eq!(outcome(&approved.join(&world.relay, &token).await), "tokenRevoked");
+    // All of a token's at once, without revoking it.
+    let token = world.relay.mint(json!({"maxUses": 3})).await;
+    request_of(&vague(3).join(&world.relay, &token).await);
+    request_of(&vague(4).join(&world.relay, &token).await);
+    let denied = ask(&world.relay, "deny", json!({"tokenId": id_of(&token)})).await;
+    assert_eq!(denied.body["joinRequests"].as_array().unwrap().len(), 2);
+    assert_eq!(counts(&world.relay, &token).await, (0, 0));
+}
+
+async fn a_machine_that_would_be_admitted_now_is(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({})).await;
+    let mut machine = vague(1);
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    set_policy(&world.relay, json!({"placeholders": "allowUnique"})).await;
+    world.pass(4000);
+    assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+    assert_eq!(get(&world.relay, &id).await["state"], "consumed");
+    assert_eq!(counts(&world.relay, &token).await, (1, 0));
+    assert_eq!(decide(&world.relay, "approve", &id).await, "INVALID_STATE", "nobody approved it");
+}
+
+async fn a_token_holds_no_more_than_thirty_two(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 100})).await;
+    for number in 0..32 {
+        request_of(&vague(number).join(&world.relay, &token).await);
+    }
+    let answer = vague(99).join(&world.relay, &token).await;
+    assert_eq!((outcome(&answer).as_str(), answer.status), ("tooManyPending", 429));
+    // Those who need no person still get in.
+    assert_eq!(Machine::new(200).join(&world.relay, &token).await.status, 200);
+    assert_eq!(counts(&world.relay, &token).await, (1, 32));
+}
+
+async fn a_thousand_requests_are_listed_in_pages(database: Database) {
+    let world = World::new(database).await;
+    let (client, url) = (world.relay.client(None), world.relay.url());
+    for batch in 0..32u32 {
+        let token = world.relay.mint(json!({"maxUses": 32})).await;
+        let machines: Vec<Value> = (0..32).map(|number| vague(batch * 32 + number).join_input()).collect();
+        let joins = machines.iter().map(|input| tests::post(&client, &url, Some(&token), "node/join", input));
+        for answer in futures_util::future::join_all(joins).await {
+            request_of(&answer);
+        }
+    }
+    let (mut seen, mut cursor) = (Vec::new(), Value::Null);
+    loop {
+        let page = world
+            .relay
+            .call("compute/joinRequests/list", &in_pool(json!({"limit": 200, "cursor": cursor})))
+            .await;
+        let requests = page["joinRequests"].as_array().unwrap();
+        seen.extend(requests.iter().map(|request| request["id"].as_str().unwrap().to_owned()));
+        cursor = page["cursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+        assert_eq!(requests.len(), 200);
+    }
+    assert_eq!(seen.len(), 1024);
+    assert!(seen.is_sorted_by(|one, next| one < next));
+    for state in ["approved", "denied", "consumed", "expired"] {
+        let list = world.relay.call("compute/joinRequests/list", &in_pool(json!({"state": state}))).await;
+        assert_eq!(list["joinRequests"], json!([]));
+    }
+}
+
+/// A pool of another tenant on the platform's site.
+async fn foreign_pool(relay: &LocalRelay) -> String {
+    relay.call("iam/tenants/create", &json!({"tenantId": "acme", "idempotencyKey": "t"})).await;
+    let pool = json!({"tenantId": "acme", "poolId": "acme-a", "siteId": "default", "idempotencyKey": "p"});
+    relay.call("compute/pools/create", &pool).await;
+    let token = json!({"tenantId": "acme", "poolId": "acme-a", "ttlSeconds": 3600, "maxUses": 9, "idempotencyKey": "j"});
+    relay.call("compute/joinTokens/create", &token).await["token"].as_str().unwrap().to_owned()
+}
+
+async fn another_tenants_identity_is_disputed_and_stays_theirs(database: Database) {
+    let world = World::new(database).await;
+    let ours = world.relay.mint(json!({"maxUses": 9, "allowReclaim": true})).await;
+    let theirs = foreign_pool(&world.relay).await;
+    let mut incumbent = Machine::new(1);
+    assert_eq!(incumbent.join(&world.relay, &ours).await.status, 200);
+    let mut claimant = Machine::new(1);
+    let answer = claimant.join(&world.relay, &theirs).await;
+    let id = request_of(&answer);
+    assert_eq!(answer.body["reasons"], json!(["unknownMachine", "identityDisputed"]), "{}", answer.body);
+    let in_acme = |more: Value| {
+        let mut input = json!({"tenantId": "acme", "poolId": "acme-a"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+    };
+    let shown = world.relay.call("compute/joinRequests/get", &in_acme(json!({"joinRequestId": id}))).await;
+    assert_eq!(shown["joinRequest"].get("sharedWith"), None, "another tenant's node is not shown");
+    world.relay.call("compute/joinRequests/approve", &in_acme(json!({"joinRequestId": id}))).await;
+    let joined = claimant.join(&world.relay, &theirs).await;
+    assert_eq!(joined.body["status"], "issued", "{}", joined.body);
+    // The identity stays the incumbent's: a third machine that claims it meets the incumbent, not the newcomer.
+    assert_eq!(incumbent.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
+    let third = Machine::new(1).join(&world.relay, &world.relay.mint(json!({})).await).await;
+    assert_eq!(outcome(&third), "identityTaken");
+    let nodes = world.relay.call("compute/nodes/list", &in_pool(json!({}))).await;
+    assert!(third.body["detail"].as_str().unwrap().contains(nodes["nodes"][0]["nodeId"].as_str().unwrap()));
+}
+
+async fn an_incumbent_that_is_alive_is_taken_over_by_approval_only(database: Database) {
+    let world = World::new(database).await;
+    let mut old = Machine::new(1);
+    let first = old.join(&world.relay, &world.relay.mint(json!({})).await).await;
+    old.call(&world.relay, "node/heartbeat", &json!({})).await;
+    world.relay.context.heartbeats.write(&world.relay.context.store).await.unwrap();
+    let token = world.relay.mint(json!({"allowReclaim": true})).await;
+    let mut new = old.with_new_key();
+    let answer = new.join(&world.relay, &token).await;
+    assert_eq!(answer.body["reasons"], json!(["incumbentAlive"]));
+    let id = request_of(&answer);
+    assert_eq!(old.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
+    assert_eq!(decide(&world.relay, "approve", &id).await, "approved");
+    let taken = new.join(&world.relay, &token).await;
+    assert_eq!((&taken.body["nodeId"], &taken.body["generation"]), (&first.body["nodeId"], &json!(2)));
+    assert_eq!(outcome(&old.call(&world.relay, "node/heartbeat", &json!({})).await), "superseded");
+}
+
+async fn two_operators_decide_at_once(database: Database) {
+    let world = World::new(database).await;
+    let second = world.second().await;
+    let other = second.as_ref().unwrap_or(&world.relay);
+    for number in 0..6 {
+        let token = world.relay.mint(json!({})).await;
+        let mut machine = vague(number);
+        let id = request_of(&machine.join(&world.relay, &token).await);
+        let (approval, denial, _) = tokio::join!(
+            decide(&world.relay, "approve", &id),
+            decide(other, "deny", &id),
+            machine.join(other, &token)
+        );
+        let state = get(&world.relay, &id).await["state"].as_str().unwrap().to_owned();
+        let (uses, pending) = counts(&world.relay, &token).await;
+        match state.as_str() {
+            "denied" => {
+                assert_eq!((denial.as_str(), uses, pending), ("denied", 0, 0), "approval: {approval}")
+            }
+            "consumed" => {
+                assert_eq!((approval.as_str(), denial.as_str()), ("approved", "INVALID_STATE"));
+                assert_eq!((uses, pending), (1, 0));
+            }
+            other => panic!("{other}: approval {approval}, denial {denial}"),
+        }
+    }
+}
+
+async fn who_shares_an_identifier_is_shown(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 9})).await;
+    let joined = Machine::new(1).join(&world.relay, &token).await;
+    // A blade of the same chassis: one MAC is the node's; another blade waits with the same address.
+    let blade = |number: u32| {
+        let mut machine = vague(number);
+        machine.identity["macs"] = Machine::new(1).identity["macs"].clone();
+        machine
+    };
+    let first = request_of(&blade(2).join(&world.relay, &token).await);
+    let second = request_of(&blade(3).join(&world.relay, &token).await);
+    let shared = get(&world.relay, &second).await["sharedWith"].clone();
+    let ids: Vec<&str> = shared.as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
+    assert_eq!(ids, [first.as_str(), joined.body["nodeId"].as_str().unwrap()]);
+    assert!(shared.as_array().unwrap().iter().all(|one| one["kind"] == "mac"), "{shared}");
+    assert_eq!(decide(&world.relay, "deny", &first).await, "denied");
+    let shared = get(&world.relay, &second).await["sharedWith"].clone();
+    assert_eq!(shared.as_array().unwrap().len(), 1, "what has ended is not shown: {shared}");
+}
