@@ -10,6 +10,7 @@
 
 mod admit;
 pub mod attest;
+mod evidence;
 pub mod heartbeats;
 pub mod identity;
 pub mod issue;

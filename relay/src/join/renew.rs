@@ -5,6 +5,7 @@
 //! renewal is refused, or comes after and refuses what was issued at its first use.
 
 use super::{
+    evidence::{self, Evidence},
     issue::{self, Order},
     standing, submit, trust,
 };
@@ -14,7 +15,7 @@ use crate::{
     facts::NodeFacts,
     fault::Fault,
     store::{
-        Tx,
+        StoreError, Tx,
         certificates::{self, CertificateRow},
         events, identities, nodes, pools,
     },
@@ -31,15 +32,24 @@ struct Renewal<'a> {
     request: CertificateRequest,
     csr_sha256: String,
     key_sha256: String,
+    /// Whether the key was proved beside the node's endorsement key.
+    proven: bool,
 }
 
 /// Renews the caller's certificate.
 ///
 /// # Errors
-/// badCsr, nodeBanned, nodeReleased, superseded, identityTaken; UNAUTHENTICATED past the grace.
+/// badCsr, nodeBanned, nodeReleased, superseded, identityTaken; UNAUTHENTICATED past the grace. With another key, of a node
+/// that has proved an endorsement key: as `evidence::of_renewal`.
 pub async fn renew(call: &Call, input: &RenewInput) -> Result<JoinAnswer, Fault> {
     let request = submit::read_request(&input.csr)?;
+    let proven = match evidence_of(call, &request, input).await? {
+        Evidence::Asked(challenge) => return Ok(JoinAnswer::Challenge(challenge)),
+        Evidence::Proven(_) => true,
+        Evidence::Nothing => false,
+    };
     let renewal = Renewal {
+        proven,
         call,
         csr_sha256: hex::encode(&request.digest()),
         key_sha256: hex::encode(&request.key.digest()),
@@ -49,6 +59,24 @@ pub async fn renew(call: &Call, input: &RenewInput) -> Result<JoinAnswer, Fault>
         .store
         .transact("node.renew", renewal, |tx, renewal| Box::pin(judge_and_renew(tx, renewal)))
         .await
+}
+
+/// What a node must show that has proved an endorsement key and comes with another key than it has.
+async fn evidence_of(
+    call: &Call,
+    request: &CertificateRequest,
+    input: &RenewInput,
+) -> Result<Evidence, Fault> {
+    let peer = call.peer()?;
+    let node = call.relay.lookups.find(&call.relay.store, &peer.node).await?;
+    let bound = node.filter(|node| node.key_sha256 != hex::encode(&request.key.digest()));
+    match bound.and_then(|node| Some((node.id, node.ek_sha256?))) {
+        Some((node, ek)) => {
+            let shown = (input.tpm.as_ref(), input.proof.as_ref());
+            evidence::of_renewal(call, &node, &ek, request, shown)
+        }
+        None => Ok(Evidence::Nothing),
+    }
 }
 
 async fn judge_and_renew(tx: &mut Tx<'_>, renewal: &Renewal<'_>) -> Result<JoinAnswer, Fault> {
@@ -63,6 +91,10 @@ async fn judge_and_renew(tx: &mut Tx<'_>, renewal: &Renewal<'_>) -> Result<JoinA
     let trust = trust::fallen(node.trust, trust::evaluate(&pool, node.hosted));
     if let Some(offered) = same_request(tx, renewal, &node, trust).await? {
         return Ok(JoinAnswer::Issued(issue::answer(&ca, &offered, now)));
+    }
+    // It was looked at before the row was locked: a key may have been proved or exchanged since.
+    if node.ek_sha256.is_some() && node.key_sha256 != renewal.key_sha256 && !renewal.proven {
+        return Err(StoreError::Race.into());
     }
     // What an earlier renewal offered and nobody used is given up.
     identities::free_other_keys(tx, &node.id, &node.key_sha256).await?;

@@ -6,7 +6,8 @@
 
 use super::{
     admit::{self, Admitted},
-    attest::{self, Verdict},
+    attest::{self, Verdict, discovery},
+    evidence::{self, Evidence, Proven},
     identity::{self, ALIVE_SECONDS, Admission, Collision, Incumbent, Newcomer},
     issue::{self, Order},
     queue,
@@ -22,7 +23,7 @@ use crate::{
         StoreError, Tx,
         certificates::{self, JoinRow},
         identities::{self, Claimed},
-        join_requests, join_tokens, nodes, pools,
+        inventory, join_requests, join_tokens, nodes, pools,
     },
 };
 use shared::{
@@ -30,6 +31,7 @@ use shared::{
         join_requests::DeferReason,
         node::{JoinAnswer, JoinInput},
         nodes::NodeState,
+        pools::DiscoveryMode,
     },
     csr::CertificateRequest,
     hardware::{Identity, Machine},
@@ -54,14 +56,6 @@ pub(super) struct Submission<'a> {
     pub(super) kubernetes_node_name: Option<&'a str>,
 }
 
-/// A proven endorsement key.
-#[derive(Clone, Debug)]
-pub(super) struct Proven {
-    pub(super) ek_sha256: String,
-    /// Who made the TPM, as the key's certificate says.
-    pub(super) manufacturer: Option<String>,
-}
-
 impl Submission<'_> {
     /// The endorsement key that the machine has proved.
     pub(super) fn ek_sha256(&self) -> Option<&str> {
@@ -80,16 +74,22 @@ impl Submission<'_> {
 /// Every refusal of the API's table.
 pub async fn submit(call: &Call, input: &JoinInput) -> Result<JoinAnswer, Fault> {
     let request = read_request(&input.csr)?;
+    let token = call.join_token()?;
+    let proven = match evidence::of_join(call, token, &request, input).await? {
+        Evidence::Asked(challenge) => return Ok(JoinAnswer::Challenge(challenge)),
+        Evidence::Proven(proven) => Some(proven),
+        Evidence::Nothing => None,
+    };
     let machine = Machine::judge(&input.identity);
     let submission = Submission {
         call,
-        token: call.join_token()?,
+        token,
         csr_sha256: hex::encode(&request.digest()),
         key_sha256: hex::encode(&request.key.digest()),
         request,
         identity: machine.to_identity(),
         machine,
-        proven: None,
+        proven,
         remote_address: call.remote.to_string(),
         agent_version: &input.agent.version,
         kubernetes_node_name: input.kubernetes.as_ref().map(|cluster| cluster.node_name.as_str()),
@@ -132,7 +132,7 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     if banned(tx, join, &pool).await? {
         return Err(standing::banned().into());
     }
-    let attested = attest(join, &token, &pool).reasons()?;
+    let attested = attest(tx, join, &token, &pool).await?.reasons()?;
     let wanted = identity::identities_of(&join.machine, &join.key_sha256, join.ek_sha256());
     let held = identities::lock(tx, &pool.site_id, &wanted).await?;
     let (incumbents, mut rows) = load_incumbents(tx, join, held).await?;
@@ -178,11 +178,27 @@ pub(super) async fn banned(tx: &mut Tx<'_>, join: &Submission<'_>, pool: &PoolFa
 }
 
 /// What all attestors together say.
-fn attest(join: &Submission<'_>, token: &TokenFacts, pool: &PoolFacts) -> Verdict {
-    let policy = &pool.policy;
-    attest::token::judge(token.expect.as_ref(), &join.machine, join.ek_sha256())
-        .and(attest::endorsement::judge(policy, None))
-        .and(attest::placeholders::judge(policy.placeholders, &join.machine, join.proven.is_some()))
+async fn attest(
+    tx: &mut Tx<'_>,
+    join: &Submission<'_>,
+    token: &TokenFacts,
+    pool: &PoolFacts,
+) -> Result<Verdict, Fault> {
+    let (policy, ek) = (&pool.policy, join.ek_sha256());
+    let endorsement = match &join.proven {
+        Some(proven) => Some(evidence::endorsement(tx, token, pool, proven, join.call.now).await?),
+        None => None,
+    };
+    let entries = match policy.attestors.discovery {
+        DiscoveryMode::Off => Vec::new(),
+        DiscoveryMode::Defer => {
+            inventory::candidates(tx, &pool.pool_id, &discovery::lookups(&join.machine, ek)).await?
+        }
+    };
+    Ok(attest::token::judge(token.expect.as_ref(), &join.machine, ek)
+        .and(attest::endorsement::judge(policy, endorsement))
+        .and(discovery::judge(policy.attestors.discovery, &entries, &join.machine, ek))
+        .and(attest::placeholders::judge(policy.placeholders, &join.machine, ek.is_some())))
 }
 
 /// Why a person must look at the machine. A node that comes back with its key was looked at.

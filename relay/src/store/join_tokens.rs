@@ -25,6 +25,14 @@ pub async fn secret(tx: &mut Tx<'_>, id: &JoinTokenId) -> Result<Option<SecretDi
     row.map(|row| row.parse_with("secret_sha256", SecretDigest::from_hex)).transpose()
 }
 
+/// The token as it is now, not locked.
+///
+/// # Errors
+/// The store's.
+pub async fn find(tx: &mut Tx<'_>, id: &JoinTokenId) -> Result<Option<TokenFacts>, StoreError> {
+    tx.fetch_optional(LOCK, &[id.as_str().into()]).await?.map(|row| token(&row)).transpose()
+}
+
 /// The token, locked until the transaction ends.
 ///
 /// # Errors

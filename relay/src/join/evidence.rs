@@ -1,0 +1,247 @@
+//! What a machine shows by its TPM: the two round trips of the proof, around the pure rules of `attest::tpm`.
+//!
+//! All of it happens before the transaction that admits, with nothing written: a challenge is a sealed box that comes
+//! back. What the pool knows of the proven key is judged inside that transaction, where the policy is read too.
+
+use super::attest::{
+    endorsement::Endorsement,
+    tpm::{
+        BadEndorsementKey, Known, Offered,
+        authorities::{Authority, parse_bundle},
+        challenge::{self, Expected, Subject},
+        choose, judge_node_key, judge_offer,
+    },
+};
+use crate::{
+    call::Call,
+    facts::{PoolFacts, TokenFacts},
+    fault::Fault,
+    store::{Tx, certificates, endorsement_authorities, endorsement_keys, join_tokens, pools},
+};
+use shared::{
+    api::{
+        node::{Challenge, EndorsementKey, JoinInput, Proof, Tpm},
+        pools::{TpmMode, UnknownKeys},
+    },
+    csr::CertificateRequest,
+    hex,
+    id::{JoinTokenId, NodeId},
+    problem::{Problem, Reason},
+    time::Timestamp,
+    tpm::EndorsementPublic,
+};
+
+/// A proven endorsement key.
+pub(super) struct Proven {
+    /// SHA-256 of its SubjectPublicKeyInfo.
+    pub(super) ek_sha256: String,
+    /// Who made the TPM, as the key's certificate says.
+    pub(super) manufacturer: Option<String>,
+    /// As it was offered.
+    offered: EndorsementKey,
+}
+
+/// What a machine has shown so far.
+pub(super) enum Evidence {
+    /// Nothing that counts.
+    Nothing,
+    /// It must answer this first.
+    Asked(Challenge),
+    /// Its key lives beside this endorsement key.
+    Proven(Proven),
+}
+
+/// What is known of the keys that a machine offers.
+struct Facts {
+    authorities: Vec<Authority>,
+    listed: Vec<[u8; 32]>,
+    pinned: Option<[u8; 32]>,
+}
+
+/// What a joining machine shows. A join that was admitted before has nothing to show any more.
+///
+/// # Errors
+/// `keyNotTpm`, `badEndorsementKey`, `badProof`; faults of the relay.
+pub(super) async fn of_join(
+    call: &Call,
+    token: &JoinTokenId,
+    request: &CertificateRequest,
+    input: &JoinInput,
+) -> Result<Evidence, Fault> {
+    let Some(tpm) = &input.tpm else { return without_tpm(input.proof.as_ref()) };
+    let csr_sha256 = hex::encode(&request.digest());
+    let keys = digests(tpm);
+    let facts = call
+        .relay
+        .store
+        .read("node.evidence", (token, &csr_sha256, &keys), |tx, (token, csr_sha256, keys)| {
+            Box::pin(wanted(tx, token, csr_sha256, keys))
+        })
+        .await?;
+    match facts {
+        Some(facts) => judge(call, Subject::Join(token), request, (tpm, input.proof.as_ref()), &facts),
+        None => Ok(Evidence::Nothing),
+    }
+}
+
+/// What a node shows that has proved an endorsement key and renews with another key: only that endorsement key counts.
+///
+/// # Errors
+/// As [`of_join`]; also `tpmRequired` without a TPM.
+pub(super) fn of_renewal(
+    call: &Call,
+    node: &NodeId,
+    ek_sha256: &str,
+    request: &CertificateRequest,
+    (tpm, proof): (Option<&Tpm>, Option<&Proof>),
+) -> Result<Evidence, Fault> {
+    let Some(tpm) = tpm else {
+        let detail = "The node has proved an endorsement key: another node key must be proved beside it (tpm, proof), or \
+            renew with the key that it has.";
+        return Err(Problem::refused(Reason::TpmRequired, detail).into());
+    };
+    let pinned = hex::decode::<32>(ek_sha256);
+    let mismatch = || {
+        let detail = "The node has proved another endorsement key than those that are offered; where the TPM was exchanged, \
+            release the node and join anew.";
+        Problem::refused(Reason::EndorsementKeyMismatch, detail)
+    };
+    if !tpm.endorsement_keys.iter().any(|key| digest(key) == pinned) {
+        return Err(mismatch().into());
+    }
+    let facts = Facts { authorities: Vec::new(), listed: Vec::new(), pinned };
+    match judge(call, Subject::Renewal(node), request, (tpm, proof), &facts)? {
+        Evidence::Proven(proven) if proven.ek_sha256 != ek_sha256 => Err(mismatch().into()),
+        evidence => Ok(evidence),
+    }
+}
+
+/// What the pool knows of a proven key, as it is inside the transaction that admits.
+///
+/// # Errors
+/// The store's; a stored authority can't be read.
+pub(super) async fn endorsement(
+    tx: &mut Tx<'_>,
+    token: &TokenFacts,
+    pool: &PoolFacts,
+    proven: &Proven,
+    now: Timestamp,
+) -> Result<Endorsement, Fault> {
+    let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
+    let pinned = pin.is_some_and(|pin| pin.as_str() == proven.ek_sha256);
+    let listed = !endorsement_keys::listed(tx, &pool.pool_id, &[&proven.ek_sha256]).await?.is_empty();
+    let matters =
+        pool.policy.tpm.authority_admits && pool.policy.unknown_endorsement_keys == UnknownKeys::Defer;
+    let mut endorsed = false;
+    if matters && !pinned && !listed {
+        let authorities = authorities(tx, &pool.pool_id).await?;
+        endorsed = judged(&proven.offered, &authorities, now).is_ok_and(|offered| offered.is_trusted());
+    }
+    Ok(Endorsement { pinned, listed, endorsed })
+}
+
+fn without_tpm(proof: Option<&Proof>) -> Result<Evidence, Fault> {
+    match proof {
+        None => Ok(Evidence::Nothing),
+        Some(_) => {
+            let detail = "A proof comes with the same tpm as the join that was challenged.";
+            Err(Problem::refused(Reason::BadProof, detail).into())
+        }
+    }
+}
+
+/// What is known of the keys, if the join is one that has to show something.
+async fn wanted(
+    tx: &mut Tx<'_>,
+    token: &JoinTokenId,
+    csr_sha256: &str,
+    keys: &[String],
+) -> Result<Option<Facts>, Fault> {
+    let Some(token) = join_tokens::find(tx, token).await? else { return Ok(None) };
+    let Some(pool) = pools::load(tx, &token.pool_id).await? else { return Ok(None) };
+    let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
+    let ignored = pool.policy.attestors.tpm == TpmMode::Off && pin.is_none();
+    if ignored || certificates::find_join(tx, &token.id, csr_sha256).await?.is_some() {
+        return Ok(None);
+    }
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let listed = endorsement_keys::listed(tx, &pool.pool_id, &keys).await?;
+    Ok(Some(Facts {
+        authorities: authorities(tx, &pool.pool_id).await?,
+        listed: listed.iter().filter_map(|key| hex::decode(key)).collect(),
+        pinned: pin.and_then(|pin| hex::decode(pin.as_str())),
+    }))
+}
+
+/// Challenges the machine, or judges its answer.
+fn judge(
+    call: &Call,
+    subject: Subject<'_>,
+    request: &CertificateRequest,
+    (tpm, proof): (&Tpm, Option<&Proof>),
+    facts: &Facts,
+) -> Result<Evidence, Fault> {
+    let relay = &call.relay;
+    let node_key = judge_node_key(tpm.key_public.as_bytes(), &request.key).map_err(|key| key.refusal())?;
+    let offers: Vec<Result<Offered, BadEndorsementKey>> =
+        tpm.endorsement_keys.iter().map(|key| judged(key, &facts.authorities, call.now)).collect();
+    let csr_sha256 = &request.digest();
+    let Some(proof) = proof else {
+        let known = Known { pinned: facts.pinned, listed: &facts.listed };
+        let chosen = choose(&offers, known).map_err(BadEndorsementKey::refusal)?;
+        let question = (subject, csr_sha256);
+        return challenge::issue(&relay.keys, question, chosen, &node_key, call.now, &relay.random)
+            .map(Evidence::Asked)
+            .map_err(Fault::internal("making a challenge"));
+    };
+    let usable: Vec<(&EndorsementKey, &Offered)> = tpm
+        .endorsement_keys
+        .iter()
+        .zip(&offers)
+        .filter_map(|(key, offer)| Some((key, offer.as_ref().ok()?)))
+        .collect();
+    let ek_sha256s: Vec<[u8; 32]> = usable.iter().map(|(_, offered)| offered.digest).collect();
+    let expected = Expected { subject, csr_sha256, ek_sha256s: &ek_sha256s };
+    let secret = proof.secret.clone().into_secret();
+    let judged = challenge::judge_proof(&relay.keys, &proof.challenge_id, &secret, expected, call.now);
+    let place = judged.map_err(|why| {
+        tracing::info!(request_id = call.request_id, %why, "a proof is refused");
+        why.refusal()
+    })?;
+    let (key, offered) = usable.get(place).ok_or_else(|| BadEndorsementKey::None.refusal())?;
+    Ok(Evidence::Proven(Proven {
+        ek_sha256: offered.ek_sha256(),
+        manufacturer: offered.claims().and_then(|claims| claims.manufacturer.clone()),
+        offered: (*key).clone(),
+    }))
+}
+
+fn judged(
+    key: &EndorsementKey,
+    authorities: &[Authority],
+    now: Timestamp,
+) -> Result<Offered, BadEndorsementKey> {
+    let certificates: Vec<&[u8]> = key.certificates.iter().map(|der| der.as_bytes()).collect();
+    judge_offer(key.public.as_bytes(), &certificates, authorities, now)
+}
+
+async fn authorities(tx: &mut Tx<'_>, pool_id: &str) -> Result<Vec<Authority>, Fault> {
+    let mut all = Vec::new();
+    for bundle in endorsement_authorities::bundles(tx, pool_id).await? {
+        let read = parse_bundle(&bundle).map_err(|problems| {
+            let first = problems.first().map(ToString::to_string).unwrap_or_default();
+            Fault::internal("reading a pool's endorsement authorities")(first)
+        });
+        all.extend(read?);
+    }
+    Ok(all)
+}
+
+/// The digests of the offered keys that are keys at all, in hexadecimal.
+fn digests(tpm: &Tpm) -> Vec<String> {
+    tpm.endorsement_keys.iter().filter_map(digest).map(|digest| hex::encode(&digest)).collect()
+}
+
+fn digest(key: &EndorsementKey) -> Option<[u8; 32]> {
+    EndorsementPublic::parse(key.public.as_bytes()).ok().map(|public| public.digest())
+}
