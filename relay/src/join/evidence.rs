@@ -6,7 +6,7 @@
 use super::attest::{
     endorsement::Endorsement,
     tpm::{
-        BadEndorsementKey, Known, Offered,
+        BadEndorsementKey, KeyNotTpm, Known, Offered,
         authorities::{Authority, parse_bundle},
         challenge::{self, Expected, Subject},
         choose, judge_node_key, judge_offer,
@@ -23,6 +23,7 @@ use shared::{
         node::{Challenge, EndorsementKey, JoinInput, Proof, Tpm},
         pools::{TpmMode, UnknownKeys},
     },
+    binary::Binary,
     csr::CertificateRequest,
     hex,
     id::{JoinTokenId, NodeId},
@@ -182,7 +183,7 @@ fn judge(
     facts: &Facts,
 ) -> Result<Evidence, Fault> {
     let relay = &call.relay;
-    let node_key = judge_node_key(tpm.key_public.as_bytes(), &request.key).map_err(|key| key.refusal())?;
+    let node_key = judge_node_key(tpm.key_public.as_bytes(), &request.key).map_err(KeyNotTpm::refusal)?;
     let offers: Vec<Result<Offered, BadEndorsementKey>> =
         tpm.endorsement_keys.iter().map(|key| judged(key, &facts.authorities, call.now)).collect();
     let csr_sha256 = &request.digest();
@@ -221,7 +222,7 @@ fn judged(
     authorities: &[Authority],
     now: Timestamp,
 ) -> Result<Offered, BadEndorsementKey> {
-    let certificates: Vec<&[u8]> = key.certificates.iter().map(|der| der.as_bytes()).collect();
+    let certificates: Vec<&[u8]> = key.certificates.iter().map(Binary::as_bytes).collect();
     judge_offer(key.public.as_bytes(), &certificates, authorities, now)
 }
 
