@@ -8,14 +8,15 @@ use crate::{
 use sha2::{Digest as _, Sha256, Sha384};
 
 const EK_RSA: &[u8] = include_bytes!("../../testdata/tpm/ek-rsa.pub");
+const EK_RSA_3072: &[u8] = include_bytes!("../../testdata/tpm/ek-rsa3072.pub");
 const EK_P256: &[u8] = include_bytes!("../../testdata/tpm/ek-p256.pub");
 const EK_P384: &[u8] = include_bytes!("../../testdata/tpm/ek-p384.pub");
 const NODE: &[u8] = include_bytes!("../../testdata/tpm/node.pub");
 /// A restricted signing key: what other programs use for attestation.
 const AK: &[u8] = include_bytes!("../../testdata/tpm/ak.pub");
 
-fn golden() -> [(&'static [u8], &'static str); 3] {
-    [(EK_RSA, "L-1"), (EK_P256, "L-2"), (EK_P384, "H-3")]
+fn golden() -> [(&'static [u8], &'static str); 4] {
+    [(EK_RSA, "L-1"), (EK_P256, "L-2"), (EK_P384, "H-3"), (EK_RSA_3072, "H-6")]
 }
 
 /// A TPMT_PUBLIC of this template with some key.
