@@ -126,6 +126,8 @@ pub struct NodeFacts {
     pub next_serial: Option<String>,
     /// When it was last heard of.
     pub last_heartbeat_at: Option<Timestamp>,
+    /// Its kernel's present boot id.
+    pub boot_id: Option<String>,
 }
 
 /// What kind of identity a row holds.

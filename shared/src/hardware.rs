@@ -74,6 +74,26 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// Whether this is the UUID `other` with its first three fields in the other byte order, as machines and their BMCs
+    /// give them when they disagree about SMBIOS 2.6.
+    #[must_use]
+    pub fn is_swapped(&self, other: &str) -> bool {
+        self.usable().is_some_and(|own| own != other && swapped_uuid(own).as_deref() == Some(other))
+    }
+}
+
+/// A canonical UUID with its first three fields in the other byte order; `None` if it is no canonical UUID.
+#[must_use]
+pub fn swapped_uuid(uuid: &str) -> Option<String> {
+    let digits: Vec<u8> = uuid.bytes().filter(|digit| *digit != b'-').collect();
+    let digits: &[u8; 32] = digits.as_slice().try_into().ok()?;
+    let byte = |at: usize| digits.get(2 * at..2 * at + 2).unwrap_or_default();
+    let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+    let swapped: Vec<u8> = order.into_iter().flat_map(byte).copied().collect();
+    canonical_uuid(std::str::from_utf8(&swapped).ok()?)
+}
+
 /// The whole claim, judged by form: what pins and identity rows are compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {

@@ -4,12 +4,13 @@ use crate::{
     ca::CaState,
     call::Call,
     fault::Fault,
-    join::{renew, standing, submit, trust},
-    seal::Place,
-    store::{
-        nodes::{self, Heartbeat},
-        pools, secrets,
+    join::{
+        renew,
+        signs::{self, Seen},
+        standing, submit, trust,
     },
+    seal::Place,
+    store::{nodes::Heartbeat, pools, secrets},
 };
 use serde_json::json;
 use shared::{
@@ -63,20 +64,15 @@ pub async fn renew(call: Call, input: RenewInput) -> Result<JoinAnswer, Fault> {
     renew::renew(&call, &input).await
 }
 
-/// node/heartbeat: judged now, written down within a second with those of others.
+/// node/heartbeat: judged now, written down within a second with those of others; another boot or identity at once.
 ///
 /// # Errors
 /// See [`standing::require`].
 pub async fn heartbeat(call: Call, input: HeartbeatInput) -> Result<HeartbeatAnswer, Fault> {
     let node = standing::require(&call).await?;
-    let seen_identity = input.identity.map(|claim| nodes::json(&Machine::judge(&claim).to_identity()));
-    let beat = Heartbeat {
-        node: node.id,
-        at: call.now,
-        agent_version: input.agent_version,
-        boot_id: input.boot_id,
-        seen_identity,
-    };
+    let machine = input.identity.map(|claim| Machine::judge(&claim));
+    signs::note(&call, &node, Seen { boot_id: input.boot_id, machine }).await?;
+    let beat = Heartbeat { node: node.id, at: call.now, agent_version: input.agent_version };
     call.relay.heartbeats.note(beat);
     // A certificate of a CA that was rotated out is exchanged early.
     let ca = call.relay.ca.load();

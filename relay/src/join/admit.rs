@@ -17,6 +17,7 @@ use crate::{
         events,
         identifiers::{self, Holder},
         identities, join_tokens,
+        node_conditions::{self, IDENTITY_DRIFT},
         nodes::{self, Joined, NewNode},
     },
 };
@@ -129,6 +130,11 @@ async fn write_node(
     let holder = Holder { tenant_id: &pool.tenant_id, id: node.as_str() };
     if incumbent.is_some() {
         identifiers::forget(tx, holder.id).await?;
+        // What is told of a key outlives another join of it.
+        match reclaim {
+            true => node_conditions::clear_all(tx, node).await?,
+            false => node_conditions::clear(tx, node, IDENTITY_DRIFT).await?,
+        }
     }
     identifiers::note(tx, holder, &join.machine, join.ek_sha256()).await?;
     // A ban frees what it covers. Now that this node holds all of it, a ban that came between is seen: judge again.

@@ -29,8 +29,6 @@ impl Heartbeats {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(older) = waiting.remove(&beat.node) {
             beat.agent_version = beat.agent_version.or(older.agent_version);
-            beat.boot_id = beat.boot_id.or(older.boot_id);
-            beat.seen_identity = beat.seen_identity.or(older.seen_identity);
         }
         waiting.insert(beat.node.clone(), beat);
     }

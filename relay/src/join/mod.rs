@@ -18,6 +18,7 @@ pub mod lookups;
 pub mod queue;
 pub mod renew;
 pub mod requests;
+pub mod signs;
 pub mod standing;
 pub mod submit;
 pub mod tokens;

@@ -7,7 +7,7 @@
 use super::{
     evidence::{self, Evidence},
     issue::{self, Order},
-    standing, submit, trust,
+    signs, standing, submit, trust,
 };
 use crate::{
     call::{Call, unauthenticated},
@@ -25,6 +25,7 @@ use shared::{
     api::node::{JoinAnswer, RenewInput, Trust},
     csr::CertificateRequest,
     hex,
+    problem::Reason,
 };
 
 struct Renewal<'a> {
@@ -55,10 +56,15 @@ pub async fn renew(call: &Call, input: &RenewInput) -> Result<JoinAnswer, Fault>
         key_sha256: hex::encode(&request.key.digest()),
         request,
     };
-    call.relay
+    let renewed = call
+        .relay
         .store
         .transact("node.renew", renewal, |tx, renewal| Box::pin(judge_and_renew(tx, renewal)))
-        .await
+        .await;
+    if matches!(&renewed, Err(Fault::Problem(problem)) if problem.reason == Some(Reason::Superseded)) {
+        signs::note_late_renewal(call, call.peer()?).await?;
+    }
+    renewed
 }
 
 /// What a node must show that has proved an endorsement key and comes with another key than it has.

@@ -13,6 +13,7 @@ const INSERT: &str = "INSERT INTO certificates (serial, node_id, generation, iss
 const FIND: &str = "SELECT serial, node_id, generation, issuer, certificate, chain, csr_sha256, key_sha256, trust, \
     not_before, not_after FROM certificates WHERE serial = $1";
 const USED: &str = "UPDATE certificates SET first_used_at = $2 WHERE serial = $1 AND first_used_at IS NULL";
+const FIRST_USED: &str = "SELECT first_used_at FROM certificates WHERE serial = $1";
 const FIND_JOIN: &str =
     "SELECT node_id, serial, generation FROM joins WHERE token_id = $1 AND csr_sha256 = $2";
 const INSERT_JOIN: &str = "INSERT INTO joins (token_id, csr_sha256, node_id, serial, generation, remote_address, \
@@ -27,7 +28,7 @@ const FORGET: &str = "DELETE FROM certificates WHERE not_after < $1 AND serial N
     (SELECT current_serial FROM nodes) AND serial NOT IN (SELECT serial FROM joins)";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, FIND, USED, FIND_JOIN, INSERT_JOIN, RESERIAL_JOIN, REVOKED, FORGET];
+    &[INSERT, FIND, USED, FIRST_USED, FIND_JOIN, INSERT_JOIN, RESERIAL_JOIN, REVOKED, FORGET];
 
 /// A certificate as it was issued.
 #[derive(Clone, Debug)]
@@ -102,6 +103,15 @@ pub async fn find(tx: &mut Tx<'_>, serial: &str) -> Result<Option<CertificateRow
 /// The store's.
 pub async fn used(tx: &mut Tx<'_>, serial: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(USED, &[serial.into(), now.into()]).await.map(drop)
+}
+
+/// When a certificate was first used, as far as that was noted.
+///
+/// # Errors
+/// The store's.
+pub async fn first_used(tx: &mut Tx<'_>, serial: &str) -> Result<Option<Timestamp>, StoreError> {
+    let row = tx.fetch_optional(FIRST_USED, &[serial.into()]).await?;
+    row.map(|row| row.maybe_time("first_used_at")).transpose().map(Option::flatten)
 }
 
 /// The join that this token and request named, if it was admitted.

@@ -4,6 +4,7 @@
 use super::{Row, StoreError, Tx, Value};
 use crate::join::attest::discovery::anchor;
 use shared::api::inventory::{Identifiers, InventoryEntry};
+use std::borrow::Cow;
 
 const FIND: &str = "SELECT entry_id, product_uuid, serial, mac, gpu_uuid, ek_sha256, updated_at, updated_by \
     FROM inventory WHERE pool_id = $1 AND entry_id = $2";
@@ -95,7 +96,7 @@ pub async fn remove(tx: &mut Tx<'_>, pool_id: &str, entry_id: &str) -> Result<()
 pub async fn candidates(
     tx: &mut Tx<'_>,
     pool_id: &str,
-    identifiers: &[&str],
+    identifiers: &[Cow<'_, str>],
 ) -> Result<Vec<InventoryEntry>, StoreError> {
     let mut found = Vec::new();
     for some in identifiers.chunks(ANCHORS_AT_ONCE) {
@@ -103,7 +104,7 @@ pub async fn candidates(
         let mut row = [Value::from(""); ANCHORS_AT_ONCE + 2];
         let values = [Value::from(pool_id), MAX_CANDIDATES.into()];
         row.iter_mut()
-            .zip(values.into_iter().chain(some.iter().map(|&value| value.into())))
+            .zip(values.into_iter().chain(some.iter().map(|value| value.as_ref().into())))
             .for_each(|(slot, value)| *slot = value);
         for row in tx.fetch_all(CANDIDATES, &row).await? {
             found.push(entry(&row)?);

@@ -23,6 +23,7 @@ pub mod join_requests;
 pub mod join_tokens;
 pub mod meta;
 mod migrate;
+pub mod node_conditions;
 pub mod node_views;
 pub mod nodes;
 pub mod pools;
@@ -73,6 +74,7 @@ const FAMILIES: &[&[&str]] = &[
     join_tokens::STATEMENTS,
     meta::STATEMENTS,
     migrate::STATEMENTS,
+    node_conditions::STATEMENTS,
     node_views::STATEMENTS,
     nodes::STATEMENTS,
     pools::STATEMENTS,

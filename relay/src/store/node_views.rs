@@ -1,7 +1,7 @@
 //! The table `nodes` as people see it, and the moves that people make: ban, unban, release. What joining and every
 //! call of a node read and write is in `nodes`.
 
-use super::{Row, StoreError, Tx};
+use super::{Row, StoreError, Tx, node_conditions};
 use shared::{
     api::nodes::{CertificateInfo, Node, NodeState},
     hardware::{Identity, Machine},
@@ -31,7 +31,10 @@ pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, UNRELEASED, BAN, UNBAN, REL
 /// # Errors
 /// The store's.
 pub async fn find(tx: &mut Tx<'_>, pool_id: &str, id: &NodeId) -> Result<Option<Node>, StoreError> {
-    tx.fetch_optional(FIND, &[id.as_str().into(), pool_id.into()]).await?.map(|row| node(&row)).transpose()
+    let found = tx.fetch_optional(FIND, &[id.as_str().into(), pool_id.into()]).await?;
+    let mut nodes: Vec<Node> = found.iter().map(node).collect::<Result<_, _>>()?;
+    add_conditions(tx, pool_id, &mut nodes).await?;
+    Ok(nodes.pop())
 }
 
 /// At most `limit` of a pool's nodes behind `after`, in order of id.
@@ -46,7 +49,20 @@ pub async fn page(
     limit: i64,
 ) -> Result<Vec<Node>, StoreError> {
     let args = [pool_id.into(), after.into(), i64::from(released_too).into(), limit.into()];
-    tx.fetch_all(PAGE, &args).await?.iter().map(node).collect()
+    let mut nodes: Vec<Node> = tx.fetch_all(PAGE, &args).await?.iter().map(node).collect::<Result<_, _>>()?;
+    add_conditions(tx, pool_id, &mut nodes).await?;
+    Ok(nodes)
+}
+
+/// Adds what is odd about nodes that are in order of id.
+async fn add_conditions(tx: &mut Tx<'_>, pool_id: &str, nodes: &mut [Node]) -> Result<(), StoreError> {
+    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else { return Ok(()) };
+    for (id, condition) in node_conditions::of_page(tx, pool_id, &first.node_id, &last.node_id).await? {
+        if let Some(node) = nodes.iter_mut().find(|node| node.node_id == id) {
+            node.conditions.push(condition);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a node of the pool is live or banned.
@@ -102,6 +118,7 @@ fn node(row: &Row) -> Result<Node, StoreError> {
         identity,
         placeholders: placeholders.into_iter().map(str::to_owned).collect(),
         seen_identity: row.maybe_json("seen_identity")?,
+        conditions: Vec::new(),
         key_sha256: row.text("key_sha256")?,
         ek_sha256: row.maybe_text("ek_sha256")?,
         ek_manufacturer: row.maybe_text("ek_manufacturer")?,

@@ -11,9 +11,9 @@ use shared::{
 };
 
 const LOCK: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, ek_sha256, \
-    current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id = $1";
+    current_serial, previous_serial, next_serial, last_heartbeat_at, boot_id FROM nodes WHERE id = $1";
 const FIND_ALL: &str = "SELECT id, pool_id, tenant_id, site_id, state, generation, trust, hosted, key_sha256, ek_sha256, \
-    current_serial, previous_serial, next_serial, last_heartbeat_at FROM nodes WHERE id IN ( \
+    current_serial, previous_serial, next_serial, last_heartbeat_at, boot_id FROM nodes WHERE id IN ( \
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
 const INSERT: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state, generation, trust, hosted, identity, \
@@ -24,18 +24,32 @@ const REJOIN: &str = "UPDATE nodes SET generation = $2, trust = $3, hosted = $4,
     token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10, \
     ek_sha256 = COALESCE($11, ek_sha256), ek_manufacturer = COALESCE($12, ek_manufacturer) WHERE id = $1";
 const REPLACE_CERTIFICATE: &str = "UPDATE nodes SET key_sha256 = $2, current_serial = $3, previous_serial = NULL, \
-    next_serial = NULL WHERE id = $1";
+    next_serial = NULL, boot_id = NULL, earlier_boot_ids = NULL WHERE id = $1";
 const OFFER_CERTIFICATE: &str = "UPDATE nodes SET next_serial = $2, trust = $3 WHERE id = $1";
 const PROMOTE: &str = "UPDATE nodes SET previous_serial = current_serial, current_serial = next_serial, \
     next_serial = NULL, key_sha256 = $3 WHERE id = $1 AND next_serial = $2";
-const HEARTBEAT: &str = "UPDATE nodes SET last_heartbeat_at = $2, agent_version = COALESCE($3, agent_version), \
-    boot_id = COALESCE($4, boot_id), \
-    seen_identity = CASE WHEN $5 = identity THEN NULL ELSE COALESCE($5, seen_identity) END \
+const HEARTBEAT: &str = "UPDATE nodes SET last_heartbeat_at = $2, agent_version = COALESCE($3, agent_version) \
     WHERE id = $1 AND state = 'live'";
+const LOCK_SIGNS: &str = "SELECT id, pool_id, tenant_id, identity, seen_identity, boot_id, earlier_boot_ids FROM nodes \
+    WHERE id = $1 AND state = 'live'";
+const SET_BOOT: &str = "UPDATE nodes SET boot_id = $2, earlier_boot_ids = $3 WHERE id = $1";
+const SET_SEEN: &str = "UPDATE nodes SET seen_identity = $2 WHERE id = $1";
 const COUNT: &str = "SELECT state, COUNT(*) AS count FROM nodes GROUP BY state";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[LOCK, FIND_ALL, INSERT, REJOIN, REPLACE_CERTIFICATE, OFFER_CERTIFICATE, PROMOTE, HEARTBEAT, COUNT];
+pub(super) const STATEMENTS: &[&str] = &[
+    LOCK,
+    FIND_ALL,
+    INSERT,
+    REJOIN,
+    REPLACE_CERTIFICATE,
+    OFFER_CERTIFICATE,
+    PROMOTE,
+    HEARTBEAT,
+    LOCK_SIGNS,
+    SET_BOOT,
+    SET_SEEN,
+    COUNT,
+];
 
 /// The most nodes that [`find_all`] finds.
 pub const MOST_AT_ONCE: usize = 32;
@@ -210,10 +224,6 @@ pub struct Heartbeat {
     pub at: Timestamp,
     /// bcd's version.
     pub agent_version: Option<String>,
-    /// The kernel's boot id.
-    pub boot_id: Option<String>,
-    /// The identity as seen now, JSON in canonical form.
-    pub seen_identity: Option<String>,
 }
 
 /// Writes a sign of life down, unless the node is banned or released.
@@ -221,14 +231,67 @@ pub struct Heartbeat {
 /// # Errors
 /// The store's.
 pub async fn heartbeat(tx: &mut Tx<'_>, beat: &Heartbeat) -> Result<(), StoreError> {
-    let row = [
-        beat.node.as_str().into(),
-        beat.at.into(),
-        (&beat.agent_version).into(),
-        (&beat.boot_id).into(),
-        (&beat.seen_identity).into(),
-    ];
+    let row = [beat.node.as_str().into(), beat.at.into(), (&beat.agent_version).into()];
     tx.execute(HEARTBEAT, &row).await.map(drop)
+}
+
+/// What is known of a live node by which it is seen to change, or to be two.
+#[derive(Clone, Debug)]
+pub struct Signs {
+    /// The node.
+    pub id: NodeId,
+    /// Its pool.
+    pub pool_id: String,
+    /// The pool's tenant.
+    pub tenant_id: String,
+    /// What it said when it joined.
+    pub identity: Identity,
+    /// What it said last, where that differs.
+    pub seen_identity: Option<Identity>,
+    /// The present boot id.
+    pub boot_id: Option<String>,
+    /// Those before it, the latest first.
+    pub earlier_boot_ids: Vec<String>,
+}
+
+/// What is known of a live node, locked until the transaction ends.
+///
+/// # Errors
+/// The store's.
+pub async fn lock_signs(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<Signs>, StoreError> {
+    let Some(row) = tx.lock_optional(LOCK_SIGNS, &[id.as_str().into()]).await? else { return Ok(None) };
+    Ok(Some(Signs {
+        id: row.parsed("id")?,
+        pool_id: row.text("pool_id")?,
+        tenant_id: row.text("tenant_id")?,
+        identity: row.json("identity")?,
+        seen_identity: row.maybe_json("seen_identity")?,
+        boot_id: row.maybe_text("boot_id")?,
+        earlier_boot_ids: row.maybe_json("earlier_boot_ids")?.unwrap_or_default(),
+    }))
+}
+
+/// Writes a node's boot id, and those before it.
+///
+/// # Errors
+/// The store's.
+pub async fn set_boot(
+    tx: &mut Tx<'_>,
+    id: &NodeId,
+    boot_id: &str,
+    earlier: &[String],
+) -> Result<(), StoreError> {
+    let earlier = serde_json::json!(earlier).to_string();
+    tx.execute(SET_BOOT, &[id.as_str().into(), boot_id.into(), (&earlier).into()]).await.map(drop)
+}
+
+/// Writes what a node says it is now, or that it is what it was.
+///
+/// # Errors
+/// The store's.
+pub async fn set_seen(tx: &mut Tx<'_>, id: &NodeId, seen: Option<&Identity>) -> Result<(), StoreError> {
+    let seen = seen.map(json);
+    tx.execute(SET_SEEN, &[id.as_str().into(), (&seen).into()]).await.map(drop)
 }
 
 /// How many nodes are in each state.
@@ -262,5 +325,6 @@ fn node(row: &Row) -> Result<NodeFacts, StoreError> {
         previous_serial: row.maybe_text("previous_serial")?,
         next_serial: row.maybe_text("next_serial")?,
         last_heartbeat_at: row.maybe_time("last_heartbeat_at")?,
+        boot_id: row.maybe_text("boot_id")?,
     })
 }

@@ -162,6 +162,9 @@ pub struct Node {
     /// What it said it is in its last heartbeat, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_identity: Option<Identity>,
+    /// What is odd about it; nothing is held because of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<NodeCondition>,
     /// SHA-256 of its key's SubjectPublicKeyInfo.
     pub key_sha256: String,
     /// The endorsement key of its TPM, if it has proved one: SHA-256 of its SubjectPublicKeyInfo.
@@ -192,6 +195,19 @@ pub struct Node {
     /// Why it was banned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban_reason: Option<String>,
+}
+
+/// Something odd about a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCondition {
+    /// `cloneSuspected` or `identityDrift`.
+    #[serde(rename = "type")]
+    pub condition_type: String,
+    /// What was seen.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 /// A node's certificate, for people.

@@ -142,3 +142,16 @@ fn lists_are_canonical_sorted_and_odd_members_absent() {
     assert_eq!(machine.macs, ["00:1a:2b:3c:4d:5e", "00:1a:2b:3c:4d:5f"]);
     assert_eq!(machine.gpu_uuids, ["GPU-00112233-4455-6677-8899-aabbccddeeff"]);
 }
+
+#[test]
+fn a_uuid_in_the_other_byte_order_is_recognised() {
+    let (one, other) = ("33221100-5544-7766-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeeff");
+    assert_eq!(swapped_uuid(one).as_deref(), Some(other));
+    assert_eq!(swapped_uuid(other).as_deref(), Some(one));
+    assert_eq!(swapped_uuid("00112233"), None);
+    assert!(Claim::Usable(one.into()).is_swapped(other));
+    assert!(!Claim::Usable(one.into()).is_swapped(one));
+    assert!(!Claim::Placeholder(one.into()).is_swapped(other));
+    let same = "00000000-0000-0000-8899-aabbccddeeff";
+    assert!(!Claim::Usable(same.into()).is_swapped(same), "what reads the same both ways is not swapped");
+}

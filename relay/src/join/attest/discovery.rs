@@ -10,8 +10,9 @@ use shared::{
         join_requests::DeferReason,
         pools::DiscoveryMode,
     },
-    hardware::Machine,
+    hardware::{Machine, swapped_uuid},
 };
+use std::borrow::Cow;
 
 /// Defers a machine that is none of the entries, where the policy asks for it.
 #[must_use]
@@ -48,13 +49,15 @@ pub fn anchor(of: &Identifiers) -> Option<Anchor<'_>> {
     present.filter_map(|(kind, value)| Some(Anchor { kind, value: value.as_deref()? })).next()
 }
 
-/// All values by which an entry for this machine may be found: at most 3 and its MACs and GPU UUIDs. A placeholder
-/// finds nothing.
+/// All values by which an entry for this machine may be found: at most 4 and its MACs and GPU UUIDs. A placeholder
+/// finds nothing. The product UUID is looked for in both byte orders.
 #[must_use]
-pub fn lookups<'a>(machine: &'a Machine, proven_ek: Option<&'a str>) -> Vec<&'a str> {
-    let single = [proven_ek, machine.product_uuid.usable(), machine.serial.usable()];
+pub fn lookups<'a>(machine: &'a Machine, proven_ek: Option<&'a str>) -> Vec<Cow<'a, str>> {
+    let uuid = machine.product_uuid.usable();
+    let single = [proven_ek, uuid, machine.serial.usable()];
     let listed = machine.gpu_uuids.iter().chain(&machine.macs).map(String::as_str);
-    single.into_iter().flatten().chain(listed).collect()
+    let swapped = uuid.and_then(swapped_uuid).map(Cow::Owned);
+    single.into_iter().flatten().chain(listed).map(Cow::Borrowed).chain(swapped).collect()
 }
 
 /// The first of the entries that is this machine: all that it names matches. `proven_ek` is the digest of the
@@ -74,10 +77,18 @@ fn matches(wanted: &Identifiers, machine: &Machine, proven_ek: Option<&str>) -> 
         |wanted: &Option<String>, seen: &[String]| wanted.as_ref().is_none_or(|one| seen.contains(one));
     anchor(wanted).is_some()
         && same(&wanted.ek_sha256, proven_ek)
-        && same(&wanted.product_uuid, machine.product_uuid.usable())
+        && (same(&wanted.product_uuid, machine.product_uuid.usable()) || is_swapped(wanted, machine))
         && same(&wanted.serial, machine.serial.usable())
         && one_of(&wanted.gpu_uuid, &machine.gpu_uuids)
         && one_of(&wanted.mac, &machine.macs)
+}
+
+/// Whether the entry's UUID is the machine's in the other byte order, and another identifier of the entry says that it is
+/// that machine (each is judged by itself).
+fn is_swapped(wanted: &Identifiers, machine: &Machine) -> bool {
+    let second = [&wanted.serial, &wanted.mac, &wanted.gpu_uuid, &wanted.ek_sha256];
+    let swapped = wanted.product_uuid.as_ref().is_some_and(|uuid| machine.product_uuid.is_swapped(uuid));
+    swapped && second.iter().any(|other| other.is_some())
 }
 
 #[cfg(test)]
@@ -86,6 +97,7 @@ mod tests {
     use shared::{hardware::Identity, time::Timestamp};
 
     const UUID: &str = "00112233-4455-6677-8899-aabbccddeeff";
+    const SWAPPED: &str = "33221100-5544-7766-8899-aabbccddeeff";
     const GPU: &str = "GPU-00112233-4455-6677-8899-aabbccddeeff";
     const MAC: &str = "00:1a:2b:3c:4d:5e";
     const EK: &str = "ab";
@@ -121,6 +133,10 @@ mod tests {
             (wanted("", "", "", "", EK), Some(EK), true),
             (wanted(UUID, "SN-1", MAC, GPU, EK), Some(EK), true),
             (wanted(UUID, "SN-1", MAC, GPU, ""), Some("cd"), true),
+            // The other byte order, with a second identifier and without.
+            (wanted(SWAPPED, "SN-1", "", "", ""), None, true),
+            (wanted(SWAPPED, "", "", "", ""), None, false),
+            (wanted(SWAPPED, "SN-2", "", "", ""), None, false),
             // One that is another's, or to be proved and not proved.
             (wanted("10112233-4455-6677-8899-aabbccddeeff", "SN-1", MAC, GPU, EK), Some(EK), false),
             (wanted(UUID, "sn-1", MAC, GPU, EK), Some(EK), false),
@@ -164,9 +180,11 @@ mod tests {
             let found = anchor(&entry);
             assert_eq!(found.map(|anchor| (anchor.kind, anchor.value)), expected);
             // Whatever the anchor is, the machine asks for it.
-            assert!(found.is_none_or(|anchor| lookups(&machine(), Some(EK)).contains(&anchor.value)));
+            assert!(found.is_none_or(|anchor| {
+                lookups(&machine(), Some(EK)).iter().any(|value| value == anchor.value)
+            }));
         }
-        assert_eq!(lookups(&machine(), None), [UUID, "SN-1", GPU, MAC, "02:00:00:00:00:01"]);
+        assert_eq!(lookups(&machine(), None), [UUID, "SN-1", GPU, MAC, "02:00:00:00:00:01", SWAPPED]);
     }
 
     #[test]

@@ -17,11 +17,7 @@ pub fn judge(expect: Option<&Expect>, machine: &Machine, proven_ek: Option<&str>
 
 fn matches(expect: &Expect, machine: &Machine, proven_ek: Option<&str>) -> Result<(), Problem> {
     let errors: Vec<FieldError> = [
-        expect.product_uuid.as_ref().and_then(|pin| {
-            let seen = machine.product_uuid.usable();
-            let wanted = canonical_uuid(pin.as_str());
-            mismatch("expect.productUuid", pin.as_str(), seen, seen.is_some() && wanted.as_deref() == seen)
-        }),
+        expect.product_uuid.as_ref().and_then(|pin| product_uuid(pin.as_str(), expect, machine)),
         expect.serial.as_ref().and_then(|pin| {
             let seen = machine.serial.usable();
             mismatch("expect.serial", pin.as_str(), seen, seen == Some(pin.as_str()))
@@ -48,6 +44,26 @@ fn matches(expect: &Expect, machine: &Machine, proven_ek: Option<&str>) -> Resul
         return Err(endorsement::required("The token, which is pinned to an endorsement key,"));
     }
     Ok(())
+}
+
+/// A UUID in the other byte order (SMBIOS before 2.6, many BMCs) is the pinned one where another identifier is pinned too,
+/// which is judged by itself.
+fn product_uuid(pin: &str, expect: &Expect, machine: &Machine) -> Option<FieldError> {
+    let seen = machine.product_uuid.usable();
+    let wanted = canonical_uuid(pin);
+    let swapped = wanted.as_deref().is_some_and(|wanted| machine.product_uuid.is_swapped(wanted));
+    let second = expect.serial.is_some()
+        || expect.mac.is_some()
+        || expect.gpu_uuid.is_some()
+        || expect.ek_sha256.is_some();
+    let matches = seen.is_some() && wanted.as_deref() == seen || swapped && second;
+    let mut error = mismatch("expect.productUuid", pin, seen, matches)?;
+    if swapped {
+        error.message.push_str(
+            ", the same UUID in the other byte order: pin it as seen, or pin the serial number beside it",
+        );
+    }
+    Some(error)
 }
 
 fn mismatch(field: &str, expected: &str, seen: Option<&str>, matches: bool) -> Option<FieldError> {
@@ -121,6 +137,17 @@ mod tests {
         ] {
             assert!(judged(member, &nothing).is_err_and(|fields| fields.len() == 1), "{member}");
         }
+    }
+
+    #[test]
+    fn the_other_byte_order_is_the_same_machine_with_a_second_identifier() {
+        let swapped = r#""productUuid":"33221100-5544-7766-8899-aabbccddeeff""#;
+        assert_eq!(judged(&format!("{{{swapped},\"serial\":\"SN-1\"}}"), &machine()), Ok(()));
+        let alone: Expect = serde_json::from_str(&format!("{{{swapped}}}")).unwrap();
+        let refused = matches(&alone, &machine(), None).unwrap_err();
+        assert!(refused.errors[0].message.contains("other byte order"), "{:?}", refused.errors);
+        let wrong = judged(&format!("{{{swapped},\"serial\":\"SN-2\"}}"), &machine());
+        assert_eq!(wrong, Err(vec!["expect.serial".to_owned()]));
     }
 
     #[test]
