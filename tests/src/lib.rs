@@ -13,6 +13,7 @@ mod local;
 mod machine;
 mod programs;
 mod relay;
+mod simulated_tpm;
 mod wire;
 
 pub use self::{
@@ -23,6 +24,7 @@ pub use self::{
     machine::FakeMachine,
     programs::{Finished, finish, program},
     relay::{Answer, RelayProcess},
+    simulated_tpm::{SimulatedTpm, key_public},
     wire::{Fault, Wire},
 };
 

@@ -5,7 +5,7 @@ use crate::{
     Answer, Database,
     client::{Identity, client, post},
 };
-use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
 use relay::{
     clock::Clock,
     config::{Settings, Sources},
@@ -227,6 +227,12 @@ impl Machine {
     #[must_use]
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
+    }
+
+    /// The public key as an uncompressed point.
+    #[must_use]
+    pub fn point(&self) -> Vec<u8> {
+        self.key.public_key_raw().to_vec()
     }
 
     /// What it sends to join.

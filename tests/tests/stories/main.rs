@@ -11,11 +11,13 @@ mod interrupted;
 mod join;
 mod operator;
 mod own_root;
+mod proof;
 mod queue;
 mod relays;
 mod renewal;
 mod requests;
 mod secrecy;
+mod signs;
 mod storm;
 mod trust;
 
