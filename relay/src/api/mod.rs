@@ -1,6 +1,7 @@
 //! The methods: THE LIST binds each row of the table to the handler that does it.
 
 pub mod document;
+pub mod endorsement_authorities;
 pub mod endorsement_keys;
 pub mod idempotency;
 pub mod inventory;
@@ -70,6 +71,9 @@ pub fn registry() -> Result<Registry, String> {
         .on(api::inventory::PUT, inventory::put)?
         .on(api::inventory::LIST, inventory::list)?
         .on(api::inventory::REMOVE, inventory::remove)?
+        .on(api::endorsement_authorities::ADD, endorsement_authorities::add)?
+        .on(api::endorsement_authorities::LIST, endorsement_authorities::list)?
+        .on(api::endorsement_authorities::REMOVE, endorsement_authorities::remove)?
         .on(api::endorsement_keys::ADD, endorsement_keys::add)?
         .on(api::endorsement_keys::LIST, endorsement_keys::list)?
         .on(api::endorsement_keys::REMOVE, endorsement_keys::remove)?

@@ -26,6 +26,7 @@ pub use keys::{COLUMN, TABLE};
 pub use name::{
     CaName, CaState, Domain, InvalidTrustDomain, MAX_TRUST_DOMAIN_BYTES, Profile, TrustDomain, UnknownWord,
 };
+pub(crate) use own_root::pem_of;
 pub use own_root::{PendingCa, SignedRoots, install, requests};
 pub use peer::{PeerCertificate, PeerRefused, Trust};
 pub use profile::{BACKDATE_SECONDS, ISSUER_SECONDS, RELAY_SECONDS, ROOT_SECONDS, SERIAL_BYTES};

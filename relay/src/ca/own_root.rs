@@ -190,7 +190,8 @@ fn spki_of(der: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(parsed.subject_public_key_info().as_ref().to_vec())
 }
 
-pub(super) fn pem_of(der: &CertificateDer<'_>) -> String {
+/// A certificate as one PEM block.
+pub(crate) fn pem_of(der: &[u8]) -> String {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let text = STANDARD.encode(der);
     let lines = (0..text.len()).step_by(64).filter_map(|at| text.get(at..text.len().min(at + 64)));

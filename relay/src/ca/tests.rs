@@ -383,7 +383,7 @@ fn no_altered_or_misplaced_record_opens() {
     refused("a signature that is not its root's", &|all| {
         let mut bytes = der(&all[node].certificate_pem).to_vec();
         *bytes.last_mut().unwrap() ^= 1;
-        all[node].certificate_pem = own_root::pem_of(&bytes.into());
+        all[node].certificate_pem = pem_of(&bytes);
     });
     let other = create(&trust_domain(), Roots::drawn(), now(), &ring(), &random()).unwrap();
     refused("roots of another relay", &|all| all[0] = other[0].clone());

@@ -28,6 +28,9 @@ const BODIES: &[(&str, &str)] = &[
     ("compute.inventory.put", r#"{"tenantId": "t", "poolId": "p", "entryId": "e", "serial": "SN-1"}"#),
     ("compute.inventory.list", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.inventory.remove", r#"{"tenantId": "t", "poolId": "p", "entryId": "e"}"#),
+    ("compute.endorsementAuthorities.add", r#"{"tenantId": "t", "poolId": "p", "certificates": "$pem"}"#),
+    ("compute.endorsementAuthorities.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.endorsementAuthorities.remove", r#"{"tenantId": "t", "poolId": "p", "authorityId": "$authority"}"#),
     ("compute.endorsementKeys.add", r#"{"tenantId": "t", "poolId": "p", "ekSha256": "$ek"}"#),
     ("compute.endorsementKeys.list", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.endorsementKeys.listUnmatched", r#"{"tenantId": "t", "poolId": "p"}"#),
@@ -61,13 +64,9 @@ fn every_operators_row_has_a_body_here() {
 async fn every_row_is_decided_by_its_own_action() {
     at_a_desk(async |desk| {
         let node = nodes::admit(&desk, 1, nodes::UUID).await;
-        let mut token = String::new();
+        let (mut token, mut authority) = (String::new(), String::new());
         for (name, body) in BODIES {
-            let body = body
-                .replace("$node", node.as_str())
-                .replace("$token", &token)
-                .replace("$ek", &"ab".repeat(32));
-            let body: Value = serde_json::from_str(&body).unwrap();
+            let body = filled(body, node.as_str(), &token, &authority);
             let row = desk.registry.get(name).unwrap().method;
             refused_without_the_action(&desk, &row, &body).await;
             let mut unknown = body.clone();
@@ -82,9 +81,19 @@ async fn every_row_is_decided_by_its_own_action() {
             if *name == "compute.joinTokens.create" {
                 token = answer["joinToken"]["id"].as_str().unwrap().to_owned();
             }
+            if *name == "compute.endorsementAuthorities.add" {
+                authority = answer["endorsementAuthority"]["id"].as_str().unwrap().to_owned();
+            }
         }
     })
     .await;
+}
+
+/// A body with what it leaves open.
+fn filled(body: &str, node: &str, token: &str, authority: &str) -> Value {
+    let body = body.replace("$node", node).replace("$token", token).replace("$authority", authority);
+    let pem = endorsement_authorities::bundle().replace('\n', "\\n");
+    serde_json::from_str(&body.replace("$ek", &"ab".repeat(32)).replace("$pem", &pem)).unwrap()
 }
 
 /// Nobody is told anything without a grant; an admin VIEWER reads, and is told which action a change needs.
@@ -110,11 +119,10 @@ async fn refused_without_the_action(desk: &Desk, row: &shared::api::Method, body
 async fn a_machine_is_nobody_here() {
     at_a_desk(async |desk| {
         for (name, body) in BODIES {
-            let body = body.replace("$node", &format!("nd_{}", "0".repeat(26)));
-            let body =
-                body.replace("$token", &format!("jt_{}", "0".repeat(26))).replace("$ek", &"ab".repeat(32));
+            let id = |prefix: &str| format!("{prefix}{}", "0".repeat(26));
+            let body = filled(body, &id("nd_"), &id("jt_"), &id("ea_"));
             let caller = Caller::JoinToken(shared::id::JoinTokenId::derive(&[1; 32]));
-            let answer = desk.ask_as(caller, name, serde_json::from_str(&body).unwrap()).await;
+            let answer = desk.ask_as(caller, name, body).await;
             assert_eq!(answer.map_err(|problem| problem.code), Err(Code::Unauthenticated), "{name}");
         }
     })

@@ -1,6 +1,7 @@
 //! Stories over the operator's handlers, each on both databases, through the same pipeline as a request.
 
 mod coverage;
+mod endorsement_authorities;
 mod endorsement_keys;
 mod inventory;
 mod join_tokens;

@@ -181,7 +181,7 @@ fn a_root_that_breaks_a_rule_is_not_installed() {
     let text = forged.pem.clone();
     let mut bytes = der(&text).to_vec();
     *bytes.last_mut().unwrap() ^= 1;
-    forged.pem = own_root::pem_of(&bytes.into());
+    forged.pem = pem_of(&bytes);
     refuse("a broken self-signature", &forged);
     assert!(put(vec![], &pending, (&platform, &tenant), &platform.sign(&pending[0])).is_ok());
 }
