@@ -7,6 +7,7 @@ mod doctor;
 mod exit;
 mod humane;
 mod input;
+mod inventory;
 mod local;
 mod operate;
 mod output;
@@ -96,6 +97,9 @@ fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'
 
 fn operate_group(group: &str, flags: &ArgMatches, verbs: &[Verb], world: &World<'_>) -> Exit {
     let Some((name, flags)) = flags.subcommand() else { return Exit::Usage };
+    if (group, name) == inventory::NAME {
+        return inventory::run(flags, world);
+    }
     match verbs.iter().find(|verb| verb.group == group && verb.name == name) {
         Some(verb) => operate::run(verb, flags, world),
         None => Exit::Usage,

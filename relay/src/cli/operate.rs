@@ -64,9 +64,8 @@ enum Failure {
 impl Failure {
     fn exit(&self) -> Exit {
         match self {
-            Self::Target(TargetError::NoToken) => Exit::Unauthenticated,
-            Self::Target(TargetError::Listen(_)) => Exit::TryAgain,
-            Self::Target(_) | Self::File(_) => Exit::Usage,
+            Self::Target(error) => exit_of_target(error),
+            Self::File(_) => Exit::Usage,
             Self::Call(CallError::Problem(problem), _) => problem.code.into(),
             Self::Call(CallError::Transport { .. }, _) => Exit::TryAgain,
             Self::SetUp(_) | Self::Call(..) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => {
@@ -98,7 +97,19 @@ fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Fai
     Ok(())
 }
 
-fn said(flags: &ArgMatches) -> Said {
+/// What it means for a script that it isn't known whom to ask.
+pub(super) fn exit_of_target(error: &TargetError) -> Exit {
+    match error {
+        TargetError::NoToken => Exit::Unauthenticated,
+        TargetError::Listen(_) => Exit::TryAgain,
+        TargetError::NoRelay | TargetError::Url(_) | TargetError::Token(_) | TargetError::Read { .. } => {
+            Exit::Usage
+        }
+    }
+}
+
+/// What the flags say about the relay.
+pub(super) fn said(flags: &ArgMatches) -> Said {
     let text = |id: &str| flags.get_one::<String>(id).cloned();
     Said {
         relay: text(ids::RELAY),
@@ -108,9 +119,14 @@ fn said(flags: &ArgMatches) -> Said {
     }
 }
 
+/// The tenant of a caller who names none by a flag.
+pub(super) fn default_tenant(world: &World<'_>) -> String {
+    (world.env)("RELAY_TENANT").unwrap_or_else(|| DEFAULT_TENANT.to_owned())
+}
+
 fn surroundings<'a>(world: &'a World<'_>, stdin: &'a mut dyn io::Read) -> Surroundings<'a> {
     Surroundings {
-        tenant: (world.env)("RELAY_TENANT").unwrap_or_else(|| DEFAULT_TENANT.to_owned()),
+        tenant: default_tenant(world),
         fresh_key: Box::new(|| format!("cli-{}", hex::encode(&world.random.bytes::<16>()))),
         stdin,
     }

@@ -156,6 +156,27 @@ fn the_thing_itself_stands_without_a_flag() {
 }
 
 #[test]
+fn documents_come_from_files_and_machines_by_their_own_names() {
+    let add = body("endorsement-authorities add --pool p --certificates-file -");
+    assert_eq!(add["certificates"], "from stdin\n");
+    assert_eq!(body("endorsement-authorities remove ea_1 --pool p")["authorityId"], "ea_1");
+    assert_eq!(body("endorsement-keys add abcd --pool p --note x")["ekSha256"], "abcd");
+    assert_eq!(body("endorsement-keys list-unmatched --pool p"), json!({"tenantId": "acme", "poolId": "p"}));
+    assert_eq!(body("inventory put rack-1 --pool p --serial s")["entryId"], "rack-1");
+    assert_eq!(body("inventory remove --entry rack-1 --pool p")["entryId"], "rack-1");
+}
+
+#[test]
+fn an_import_takes_a_file_and_a_pool() {
+    let parse = |line: &str| {
+        tree::command(&verbs()).try_get_matches_from(line.split(' ')).map_err(|error| error.to_string())
+    };
+    assert!(parse("relay inventory import machines.csv --pool p --tenant t --data-dir d -o json").is_ok());
+    assert!(parse("relay inventory import machines.csv").unwrap_err().contains("--pool"));
+    assert!(parse("relay inventory import --pool p").unwrap_err().contains("<FILE.csv>"));
+}
+
+#[test]
 fn lists_nested_members_and_secrets() {
     let update = body("pools update gpu-a --policy.certificate-ttl 7d --policy.tpm.authority-admits=false");
     assert_eq!(

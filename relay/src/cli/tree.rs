@@ -3,6 +3,7 @@
 use super::{
     humane,
     input::OWN,
+    inventory,
     output::Format,
     verbs::{Field, Form, Verb},
 };
@@ -169,6 +170,7 @@ fn group(name: &str, verbs: &[&Verb]) -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(verbs.iter().map(|verb| method(verb)))
+        .subcommands((name == inventory::NAME.0).then(inventory::command))
 }
 
 fn method(verb: &Verb) -> Command {
@@ -227,7 +229,8 @@ fn secret_out(verb: &Verb) -> Option<Arg> {
     )
 }
 
-fn connection() -> Vec<Arg> {
+/// The arguments that say where the relay is and how to answer.
+pub(super) fn connection() -> Vec<Arg> {
     let heading = "The relay";
     let file = |id, long, help| {
         Arg::new(id)

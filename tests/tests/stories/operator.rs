@@ -74,6 +74,63 @@ fn lists_of_many_pages_come_whole() {
 }
 
 #[test]
+fn machines_are_imported_whole_or_not_at_all() {
+    let home = tempfile::tempdir().unwrap();
+    let running = start(home.path());
+    let local = [("RELAY_DATA_DIR", running.data_dir().to_str().unwrap())];
+    let file = home.path().join("machines.csv");
+    let import = format!("inventory import {} --pool default", file.display());
+    let known = || {
+        let listed = relay("inventory list --pool default -o json", &local);
+        let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+        let entries = listed["entries"].as_array().unwrap().clone();
+        entries.iter().map(|entry| entry["entryId"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+
+    fs::write(&file, "entryId,serial,mac\nrack-1,SN-1,\nrack-2,Default-string,\nrack-3,,00:1a\n").unwrap();
+    let bad = relay(&import, &local);
+    assert_eq!(bad.code, Some(2), "{bad}");
+    assert!(bad.stderr.contains("line 3: serial: ") && bad.stderr.contains("line 4: mac: "), "{bad}");
+    assert!(known().is_empty(), "nothing was sent");
+
+    fs::write(&file, "entryId,serial,mac\nrack-1,SN-1,\nrack-2,\"SN-2\",00:1A:2B:3C:4D:5E\n").unwrap();
+    for _ in 0..2 {
+        let done = relay(&import, &local);
+        assert_eq!(done.code, Some(0), "{done}");
+        let lines: Vec<Vec<&str>> =
+            done.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1..], [["2", "rack-1", "written"], ["3", "rack-2", "written"]], "{done}");
+        assert_eq!(known(), ["rack-1", "rack-2"]);
+    }
+    let nowhere = relay(&import.replace("default", "nowhere"), &local);
+    assert_eq!(nowhere.code, Some(4), "the first refusal that meets all ends it: {nowhere}");
+    assert_eq!(relay("inventory remove rack-1 --pool default", &local).code, Some(0));
+    assert_eq!(known(), ["rack-2"]);
+    assert_eq!(relay("inventory import /nonexistent.csv --pool default", &local).code, Some(2));
+}
+
+#[test]
+fn authorities_come_from_a_file() {
+    let home = tempfile::tempdir().unwrap();
+    let running = start(home.path());
+    let local = [("RELAY_DATA_DIR", running.data_dir().to_str().unwrap())];
+    // Any CA does; the relay's own root is at hand.
+    let bundle = running.data_dir().join("trust-bundle.pem");
+    let add = format!("endorsement-authorities add --pool default --certificates-file {}", bundle.display());
+    let added = relay(&add, &local);
+    assert_eq!(added.code, Some(0), "{added}");
+    let listed = relay("endorsement-authorities list --pool default -o json", &local);
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let id = listed["endorsementAuthorities"][0]["id"].as_str().unwrap();
+    assert!(id.starts_with("ea_"));
+    let removed = relay(&format!("endorsement-authorities remove {id} --pool default"), &local);
+    assert_eq!(removed.code, Some(0), "{removed}");
+    let unmatched = relay("endorsement-keys list-unmatched --pool default", &local);
+    assert_eq!(unmatched.code, Some(0), "{unmatched}");
+    assert!(unmatched.stdout.starts_with("EK SHA256"), "{unmatched}");
+}
+
+#[test]
 fn exits_are_those_of_the_contract() {
     let home = tempfile::tempdir().unwrap();
     let running = start(home.path());
