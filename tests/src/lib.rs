@@ -14,6 +14,7 @@ mod machine;
 mod programs;
 mod relay;
 mod simulated_tpm;
+mod swtpm;
 mod wire;
 
 pub use self::{
@@ -25,6 +26,7 @@ pub use self::{
     programs::{Finished, finish, program},
     relay::{Answer, RelayProcess},
     simulated_tpm::{SimulatedTpm, key_public},
+    swtpm::{Device, Made, Swtpm},
     wire::{Fault, Wire},
 };
 
