@@ -4,7 +4,7 @@
 use crate::{
     backoff::{Backoff, MAX_ASKED},
     config::{
-        self, InvalidSettings, Settings,
+        self, InvalidSettings, Settings, TpmMode,
         fragment::{Fragment, TOKEN_VARIABLE, Value, unknown_variables},
         merge::Merged,
     },
@@ -20,6 +20,7 @@ use crate::{
     status::{self, Status},
     timer::wait_until,
     token::Sources,
+    tpm::{self, Tpm},
 };
 use clap::{Args, Parser, Subcommand};
 use std::{
@@ -72,7 +73,7 @@ struct Flags {
     /// Whether the key is in a TPM: auto, required or off.
     #[arg(long, global = true, value_name = "MODE")]
     tpm: Option<String>,
-    /// How to reach the TPM.
+    /// How to reach the TPM [default: device:/dev/tpmrm0].
     #[arg(long, global = true, value_name = "CONF")]
     tcti: Option<String>,
     /// The status socket [default: bcd.sock in the state directory].
@@ -189,6 +190,12 @@ pub fn main(cli: &Cli) -> Exit {
         Command::Config { command } => config(&cli.flags, command),
         command => cli.flags.settings().and_then(|settings| {
             start_log(&settings);
+            if matches!(command, Command::Identity { .. } | Command::Join { .. } | Command::Run)
+                && settings.tpm != TpmMode::Off
+                && let Err(error) = tpm::quiet(&settings.tcti)
+            {
+                tracing::debug!(%error, "the TPM's library may write to standard error");
+            }
             match command {
                 Command::Identity { json } => identity(&settings, *json),
                 Command::Join { wait } => on_runtime(join(&cli.flags, settings, *wait))?,
@@ -252,7 +259,15 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 }
 
 fn identity(settings: &Settings, json: bool) -> Result<Exit, Failure> {
-    let report = Report::gather(&settings.places);
+    let mut report = Report::gather(&settings.places);
+    if settings.tpm != TpmMode::Off {
+        match Tpm::new(settings.tcti.clone()).look() {
+            Ok(found) => report.tpm = Some(found.report()),
+            Err(error) if error.is_absent() => tracing::debug!("{error}"),
+            // What the machine is otherwise is still worth knowing.
+            Err(error) => tracing::warn!("the TPM is left out: {error}"),
+        }
+    }
     if json { print_json(&report) } else { print(&report.to_string()) }
 }
 

@@ -6,11 +6,12 @@
 mod tls;
 
 pub(crate) use self::tls::certificates;
-use self::tls::{anchors, connector, trust_error};
+use self::tls::{anchors, cause, connector};
 use crate::{
     config::{Endpoint, TrustSettings},
     host::{Host, RelayClock},
     key::{HandshakeKey, NodeKey},
+    tpm::TpmError,
     trust::{Anchors, Policy, RelayVerifier, TrustError},
 };
 use bytes::Bytes;
@@ -26,8 +27,8 @@ use shared::{
     secret::Secret,
 };
 use std::{future::Future, io, path::PathBuf, sync::Arc, time::Duration};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio::{net::TcpStream, runtime::Handle};
+use tokio_rustls::{TlsConnector, client::TlsStream};
 
 /// How long each step may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,6 +58,9 @@ pub enum CallError {
     /// The TLS settings contradict each other; a mistake of ours.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
+    /// The node's key did not sign the handshake.
+    #[error(transparent)]
+    Tpm(#[from] TpmError),
     /// No connection.
     #[error("{step} {authority} failed: {source}")]
     Io {
@@ -105,6 +109,8 @@ pub struct Client {
     endpoint: Endpoint,
     policy: Policy,
     certificate: Option<Arc<SingleCertAndKey>>,
+    /// The key that is shown is in a TPM.
+    signs_slowly: bool,
     clock: Arc<RelayClock>,
     host: Arc<dyn Host>,
     verifier: Arc<RelayVerifier>,
@@ -130,7 +136,17 @@ impl Client {
         let anchors = anchors(trust.ok_or(CallError::NoTrust)?, known)?;
         let policy = Policy { anchors, trust_domain };
         let (verifier, connector) = connector(&policy, None, &clock, &host)?;
-        Ok(Self { endpoint, policy, certificate: None, clock, host, verifier, connector, kept: None })
+        Ok(Self {
+            endpoint,
+            policy,
+            certificate: None,
+            signs_slowly: false,
+            clock,
+            host,
+            verifier,
+            connector,
+            kept: None,
+        })
     }
 
     /// Shows this certificate from the next connection on, which is made at the next call.
@@ -142,6 +158,7 @@ impl Client {
         if chain.is_empty() {
             return Err(rustls::Error::General("the node's certificate cannot be read".into()).into());
         }
+        self.signs_slowly = key.in_tpm().is_some();
         let certified = CertifiedKey::new(chain, Arc::new(HandshakeKey(key)));
         self.certificate = Some(Arc::new(SingleCertAndKey::from(certified)));
         self.renew_tls()
@@ -153,6 +170,7 @@ impl Client {
     /// A mistake of ours.
     pub fn present_none(&mut self) -> Result<(), CallError> {
         self.certificate = None;
+        self.signs_slowly = false;
         self.renew_tls()
     }
 
@@ -257,12 +275,13 @@ impl Client {
             })
             .await?;
         let _ = stream.set_nodelay(true);
-        let name = self.endpoint.server_name.clone();
         let stream = self
             .in_time("the TLS handshake with", HANDSHAKE_TIMEOUT, async {
-                self.connector.connect(name, stream).await.map_err(|error| match trust_error(&error) {
-                    Some(error) => CallError::Trust(error),
-                    None => failed("the TLS handshake with")(error),
+                self.handshake(stream).await.map_err(|error| {
+                    let trust = cause::<TrustError>(&error).map(CallError::Trust);
+                    trust
+                        .or_else(|| cause::<TpmError>(&error).map(CallError::Tpm))
+                        .unwrap_or_else(|| failed("the TLS handshake with")(error))
                 })
             })
             .await?;
@@ -274,6 +293,18 @@ impl Client {
             }
         });
         Ok(sender)
+    }
+
+    /// rustls signs within the handshake and waits for it. A TPM takes a second, so that then the whole handshake is
+    /// done on another thread; this one goes on driving the connection and the clock.
+    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let handshake = self.connector.connect(self.endpoint.server_name.clone(), stream);
+        if !self.signs_slowly {
+            return handshake.await;
+        }
+        let runtime = Handle::current();
+        let bounded = async { tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await? };
+        tokio::task::spawn_blocking(move || runtime.block_on(bounded)).await.map_err(io::Error::other)?
     }
 
     async fn in_time<T>(

@@ -4,7 +4,7 @@
 
 use crate::{
     host::{Host, NoRandomness},
-    key::{NodeKey, RequestKey},
+    key::{KeyError, NodeKey, RequestKey},
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType};
 use shared::hex;
@@ -16,6 +16,9 @@ pub enum CsrError {
     #[error(transparent)]
     Random(#[from] NoRandomness),
     /// The key did not sign.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// It can't be written.
     #[error("the certificate request cannot be made: {0}")]
     Crypto(#[from] rcgen::Error),
 }
@@ -30,19 +33,25 @@ pub fn make(key: &dyn NodeKey, host: &dyn Host) -> Result<String, CsrError> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, hex::encode(&name));
-    Ok(params.serialize_request(&RequestKey(key))?.pem()?)
+    let key = RequestKey::new(key);
+    match params.serialize_request(&key) {
+        Ok(request) => Ok(request.pem()?),
+        Err(error) => Err(key.failure().map_or(CsrError::Crypto(error), CsrError::Key)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::TpmMode, host::System, key, state::StateDir};
+    use crate::{config::TpmMode, host::System, key, state::StateDir, tpm::Tcti};
     use shared::csr::CertificateRequest;
 
     #[test]
     fn requests_of_one_key_are_good_and_never_alike() {
         let folder = tempfile::tempdir().unwrap();
-        let key = key::load_or_create(&StateDir::open(folder.path()).unwrap(), TpmMode::Off).unwrap();
+        let key =
+            key::load_or_create(&StateDir::open(folder.path()).unwrap(), TpmMode::Off, &Tcti::default())
+                .unwrap();
         let [one, two] = [0; 2].map(|_| CertificateRequest::parse(&make(&*key, &System).unwrap()).unwrap());
         assert_eq!(&one.key, key.public_key());
         assert_eq!(one.key, two.key);

@@ -19,8 +19,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 mod life;
 pub use life::{Action, Life};
 
-/// How long an attempt may take at the very most, GPUs included; after that the daemon counts as stuck.
-const LONGEST_ATTEMPT: Duration = Duration::from_secs(180);
+/// How long an attempt may take at the very most, GPUs and a slow TPM included; after that the daemon counts as stuck.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(300);
 
 /// Reads the settings and the places of the token again.
 pub type Reload<'a> = dyn Fn() -> Result<(Settings, Sources), Failure> + 'a;

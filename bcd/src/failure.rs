@@ -3,7 +3,8 @@
 //! One table maps the relay's reasons to exit codes, one says which codes are final.
 
 use crate::{
-    client::CallError, csr::CsrError, key::KeyError, state::StateError, token::TokenError, trust::TrustError,
+    client::CallError, csr::CsrError, key::KeyError, state::StateError, token::TokenError, tpm::TpmError,
+    trust::TrustError,
 };
 use shared::problem::{Code, Problem, Reason};
 use std::{fmt, time::Duration};
@@ -146,6 +147,7 @@ impl Failure {
             CallError::Trust(_) => Self::new(Exit::NotTrusted, error),
             CallError::NoTrust | CallError::NoRelay => Self::new(Exit::Usage, error),
             CallError::CaFile(..) => Self::new(Exit::NotTrusted, error),
+            CallError::Tpm(_) => Self::new(Exit::Tpm, error),
             CallError::Odd { retry_after, .. } => {
                 Self { retry_after: *retry_after, ..Self::new(Exit::Transient, error) }
             }
@@ -179,7 +181,7 @@ impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::State(error) => error.into(),
-            KeyError::TpmRequired => Self::new(Exit::Tpm, error),
+            KeyError::Tpm(_) | KeyError::InFile(_) | KeyError::InTpm(_) => Self::new(Exit::Tpm, error),
             KeyError::Damaged(_) => Self::new(Exit::Broken, error),
             KeyError::Crypto(_) => Self::new(Exit::Transient, error),
         }
@@ -199,7 +201,16 @@ impl From<TokenError> for Failure {
 
 impl From<CsrError> for Failure {
     fn from(error: CsrError) -> Self {
-        Self::new(Exit::Transient, error)
+        match error {
+            CsrError::Key(error) => error.into(),
+            error => Self::new(Exit::Transient, error),
+        }
+    }
+}
+
+impl From<TpmError> for Failure {
+    fn from(error: TpmError) -> Self {
+        Self::new(Exit::Tpm, error)
     }
 }
 

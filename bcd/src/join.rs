@@ -1,9 +1,9 @@
 //! The join: one request, written down before it is first sent, and sent again unchanged until the join ends.
 
 use crate::{
-    csr,
     failure::{Exit, Failure},
     node::Node,
+    proof,
     state::{Joining, State, Waiting},
 };
 use shared::{
@@ -22,25 +22,31 @@ const MAX_OS_BYTES: usize = 128;
 /// Deferred ([`Exit::Waiting`]), refused, or not reached. A final refusal is written down.
 pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure> {
     let token = node.tokens.read()?;
-    let joining = prepare(node, &token.id)?;
-    let input = JoinInput {
+    let offer = proof::offer(node).await?;
+    let joining = prepare(node, &token.id).await?;
+    let mut input = JoinInput {
         csr: joining.csr.clone(),
         identity,
         agent: agent(),
         kubernetes: node.settings.node_name.clone().map(|node_name| Kubernetes { node_name }),
-        tpm: None,
+        tpm: offer.as_ref().map(|offer| offer.tpm.clone()),
         proof: None,
     };
-    match node.client.call(&JOIN, &input, Some(&token.bearer())).await {
-        Ok(JoinAnswer::Issued(issued)) => node.admit(issued),
-        Ok(JoinAnswer::Deferred(deferred)) => Err(wait(node, joining, deferred)?),
-        Ok(JoinAnswer::Challenge(_)) => Err(Failure::new(Exit::Transient, "no TPM was offered")),
-        Err(error) => {
-            let failure = Failure::of_call(&error, false);
-            node.finish(&failure)?;
-            Err(failure)
-        }
+    for _ in 0..=proof::MAX_CHALLENGES {
+        let challenge = match node.client.call(&JOIN, &input, Some(&token.bearer())).await {
+            Ok(JoinAnswer::Issued(issued)) => return node.admit(issued),
+            Ok(JoinAnswer::Deferred(deferred)) => return Err(wait(node, joining, deferred)?),
+            Ok(JoinAnswer::Challenge(challenge)) => challenge,
+            Err(error) => {
+                let failure = Failure::of_call(&error, false);
+                node.finish(&failure)?;
+                return Err(failure);
+            }
+        };
+        let offer = offer.as_ref().ok_or_else(proof::nothing_offered)?;
+        input.proof = Some(offer.prove(challenge).await?);
     }
+    Err(proof::without_end())
 }
 
 /// What is known of a waiting join, and what to do about it.
@@ -56,11 +62,11 @@ pub fn describe(waiting: &Waiting) -> String {
 }
 
 /// The request to send: the one that is under way with this token, else a fresh one that is kept first.
-fn prepare(node: &mut Node, token_id: &JoinTokenId) -> Result<Joining, Failure> {
+async fn prepare(node: &mut Node, token_id: &JoinTokenId) -> Result<Joining, Failure> {
     if let Some(joining) = under_way(&node.stored.state, token_id) {
         return Ok(joining.clone());
     }
-    let joining = Joining { csr: csr::make(&*node.key, &*node.host)?, token_id: token_id.clone() };
+    let joining = Joining { csr: proof::request(node).await?, token_id: token_id.clone() };
     node.save(State::Joining(joining.clone()))?;
     // A certificate that the relay no longer takes must not stand beside the token.
     node.client.present_none().map_err(|error| Failure::of_call(&error, false))?;

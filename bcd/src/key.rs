@@ -1,43 +1,67 @@
-//! The node's key: one small trait, and the key in a file behind it.
+//! The node's key: one small trait, the key in a file behind it, and the choice between that and a key in a TPM.
 //!
 //! A key signs; it is never handed out. The same key signs the request (rcgen) and the handshake (rustls), each through
 //! that library's own trait.
+//!
+//! The choice is made once, when there is no key yet; from then on the key says it. The key is the node: a machine that
+//! has one in a file keeps it when it is given a TPM, or it would be another node after an upgrade; one whose key is in
+//! its TPM never goes on with a file because the TPM does not answer, or whoever can disturb a chip could turn a machine
+//! that proves itself into one that doesn't. For the same reason `auto` takes a file only where there is no TPM 2.0 at
+//! all; where there is one that does not work, a person decides.
 
 use crate::{
     config::TpmMode,
-    state::{KEY, StateDir, StateError},
+    state::{KEY, StateDir, StateError, TPM_KEY},
+    tpm::{Tcti, Tpm, TpmError, TpmKey},
 };
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData, SigningKey as _};
 use rustls::{
-    SignatureAlgorithm, SignatureScheme,
+    OtherError, SignatureAlgorithm, SignatureScheme,
     sign::{Signer, SigningKey},
 };
 use shared::{
     csr::{Curve, PublicKey},
     secret::Secret,
 };
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{cell::Cell, fmt, path::PathBuf, sync::Arc};
 
 /// A P-256 key that signs with ECDSA and SHA-256.
 pub trait NodeKey: Send + Sync {
     /// Its public half.
     fn public_key(&self) -> &PublicKey;
 
-    /// The signature over the SHA-256 of the message, in DER.
+    /// The signature over the SHA-256 of the message, in DER. It may block: a TPM takes a second.
     ///
     /// # Errors
     /// The key does not answer.
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError>;
+
+    /// The key as one in a TPM, if it is; such a key is not used on the runtime's thread.
+    fn in_tpm(&self) -> Option<&TpmKey> {
+        None
+    }
 }
 
 /// Why there is no key, or no signature.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The settings want a TPM.
-    #[error("tpm = \"required\" cannot be met: this bcd keeps its key in a file; set tpm to auto or off")]
-    TpmRequired,
+    /// The TPM does not do as it should, or there is none.
+    #[error(transparent)]
+    Tpm(#[from] TpmError),
+    /// The settings want a TPM, and the machine has a key already.
+    #[error(
+        "tpm = \"required\" cannot be met: this machine's key is in {0}; `bcd reset`, then join with a fresh token, or set \
+         tpm to auto"
+    )]
+    InFile(PathBuf),
+    /// The settings want no TPM, and the key is in one.
+    #[error(
+        "tpm = \"off\" cannot be met: this machine's key is in its TPM ({0}); set tpm to auto, or `bcd reset` and join with \
+         a fresh token"
+    )]
+    InTpm(PathBuf),
     /// The file is there and is no key.
-    #[error("{0} holds no P-256 private key in PKCS#8 PEM: put the right file back, or `bcd reset`")]
+    #[error("{0} holds no P-256 key as bcd writes it: put the right file back, or `bcd reset`")]
     Damaged(PathBuf),
     /// A key cannot be made or used.
     #[error("the node key cannot be used: {0}")]
@@ -47,26 +71,43 @@ pub enum KeyError {
     State(#[from] StateError),
 }
 
-/// The key of this folder; made and kept before its first use if there is none.
+/// The key of this folder; made and kept before its first use if there is none. A key in a TPM is not tried here. Making
+/// one blocks for a minute at most.
 ///
 /// # Errors
-/// The file is no key or can't be written, or the settings want a TPM.
-pub fn load_or_create(dir: &StateDir, tpm: TpmMode) -> Result<Arc<dyn NodeKey>, KeyError> {
-    if tpm == TpmMode::Required {
-        return Err(KeyError::TpmRequired);
+/// A file is no key or can't be written, the TPM fails, or the settings don't go with the key that is there.
+pub fn load_or_create(dir: &StateDir, mode: TpmMode, tcti: &Tcti) -> Result<Arc<dyn NodeKey>, KeyError> {
+    let path = |name| dir.path().join(name);
+    if let Some(bytes) = dir.read(TPM_KEY)? {
+        if mode == TpmMode::Off {
+            return Err(KeyError::InTpm(path(TPM_KEY)));
+        }
+        let key = TpmKey::from_file(Tpm::new(tcti.clone()), &bytes);
+        return Ok(Arc::new(key.ok_or_else(|| KeyError::Damaged(path(TPM_KEY)))?));
     }
     if let Some(bytes) = dir.read(KEY)? {
-        let damaged = || KeyError::Damaged(dir.path().join(KEY));
-        let text = Secret::new(String::from_utf8(bytes).map_err(|_| damaged())?);
-        let pair = KeyPair::from_pem(text.expose()).map_err(|_| damaged())?;
-        return FileKey::new(pair).map(|key| Arc::new(key) as Arc<dyn NodeKey>).ok_or_else(damaged);
+        return match mode {
+            TpmMode::Required => Err(KeyError::InFile(path(KEY))),
+            TpmMode::Auto | TpmMode::Off => Ok(Arc::new(FileKey::read(bytes, || path(KEY))?)),
+        };
     }
-    let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|e| KeyError::Crypto(e.to_string()))?;
-    let text = Secret::new(pair.serialize_pem());
-    dir.write(KEY, text.expose().as_bytes(), 0o600)?;
-    FileKey::new(pair)
-        .map(|key| Arc::new(key) as Arc<dyn NodeKey>)
-        .ok_or_else(|| KeyError::Damaged(dir.path().join(KEY)))
+    match mode {
+        TpmMode::Off => Ok(Arc::new(FileKey::create(dir)?)),
+        TpmMode::Required => Ok(Arc::new(create_in_tpm(dir, tcti)?)),
+        TpmMode::Auto => match create_in_tpm(dir, tcti) {
+            Err(KeyError::Tpm(error)) if error.is_absent() => {
+                tracing::info!("the node key is kept in a file: {error}");
+                Ok(Arc::new(FileKey::create(dir)?))
+            }
+            key => Ok(Arc::new(key?)),
+        },
+    }
+}
+
+fn create_in_tpm(dir: &StateDir, tcti: &Tcti) -> Result<TpmKey, KeyError> {
+    let key = TpmKey::create(Tpm::new(tcti.clone()))?;
+    dir.write(TPM_KEY, &key.to_file(), 0o600)?;
+    Ok(key)
 }
 
 /// A key in memory, out of its file.
@@ -76,6 +117,20 @@ struct FileKey {
 }
 
 impl FileKey {
+    fn create(dir: &StateDir) -> Result<Self, KeyError> {
+        let pair =
+            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|e| KeyError::Crypto(e.to_string()))?;
+        let text = Secret::new(pair.serialize_pem());
+        dir.write(KEY, text.expose().as_bytes(), 0o600)?;
+        Self::new(pair).ok_or_else(|| KeyError::Damaged(dir.path().join(KEY)))
+    }
+
+    fn read(bytes: Vec<u8>, path: impl Fn() -> PathBuf) -> Result<Self, KeyError> {
+        let text = Secret::new(String::from_utf8(bytes).map_err(|_| KeyError::Damaged(path()))?);
+        let pair = KeyPair::from_pem(text.expose()).map_err(|_| KeyError::Damaged(path()))?;
+        Self::new(pair).ok_or_else(|| KeyError::Damaged(path()))
+    }
+
     /// `None` if it is not on P-256.
     fn new(pair: KeyPair) -> Option<Self> {
         let on_curve = *pair.algorithm() == PKCS_ECDSA_P256_SHA256;
@@ -93,12 +148,26 @@ impl NodeKey for FileKey {
     }
 }
 
-/// The key as rcgen wants it.
-pub(crate) struct RequestKey<'a>(pub(crate) &'a dyn NodeKey);
+/// The key as rcgen wants it, which has no place for the reason why a key did not sign.
+pub(crate) struct RequestKey<'a> {
+    key: &'a dyn NodeKey,
+    failure: Cell<Option<KeyError>>,
+}
+
+impl<'a> RequestKey<'a> {
+    pub(crate) fn new(key: &'a dyn NodeKey) -> Self {
+        Self { key, failure: Cell::new(None) }
+    }
+
+    /// Why the key did not sign, if it did not.
+    pub(crate) fn failure(&self) -> Option<KeyError> {
+        self.failure.take()
+    }
+}
 
 impl PublicKeyData for RequestKey<'_> {
     fn der_bytes(&self) -> &[u8] {
-        self.0.public_key().point()
+        self.key.public_key().point()
     }
     fn algorithm(&self) -> &'static rcgen::SignatureAlgorithm {
         &PKCS_ECDSA_P256_SHA256
@@ -107,7 +176,10 @@ impl PublicKeyData for RequestKey<'_> {
 
 impl rcgen::SigningKey for RequestKey<'_> {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        self.0.sign(message).map_err(|_| rcgen::Error::RemoteKeyError)
+        self.key.sign(message).map_err(|error| {
+            self.failure.set(Some(error));
+            rcgen::Error::RemoteKeyError
+        })
     }
 }
 
@@ -134,7 +206,10 @@ impl SigningKey for HandshakeKey {
 
 impl Signer for HandshakeKey {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
-        self.0.sign(message).map_err(|error| rustls::Error::General(error.to_string()))
+        self.0.sign(message).map_err(|error| match error {
+            KeyError::Tpm(error) => rustls::Error::Other(OtherError(Arc::new(error))),
+            error => rustls::Error::General(error.to_string()),
+        })
     }
     fn scheme(&self) -> SignatureScheme {
         SignatureScheme::ECDSA_NISTP256_SHA256
@@ -146,15 +221,20 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
+    /// On a machine without a TPM.
+    fn open(dir: &StateDir, mode: TpmMode) -> Result<Arc<dyn NodeKey>, KeyError> {
+        load_or_create(dir, mode, &Tcti::Device("/nonexistent/tpmrm0".into()))
+    }
+
     #[test]
     fn a_key_is_kept_before_it_is_used_and_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::open(folder.path()).unwrap();
-        let made = load_or_create(&dir, TpmMode::Auto).unwrap();
+        let made = open(&dir, TpmMode::Auto).unwrap();
         let path = folder.path().join(KEY);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(std::fs::read_to_string(&path).unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
-        let read = load_or_create(&dir, TpmMode::Off).unwrap();
+        let read = open(&dir, TpmMode::Off).unwrap();
         assert_eq!(made.public_key(), read.public_key());
         assert!(!made.sign(b"x").unwrap().is_empty());
     }
@@ -164,7 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::open(folder.path()).unwrap();
         dir.writes_left.set(0);
-        assert!(matches!(load_or_create(&dir, TpmMode::Auto), Err(KeyError::State(_))));
+        assert!(matches!(open(&dir, TpmMode::Auto), Err(KeyError::State(_))));
     }
 
     #[test]
@@ -174,7 +254,7 @@ mod tests {
         let p384 = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap().serialize_pem();
         for text in ["", "nonsense", &p384] {
             std::fs::write(folder.path().join(KEY), text).unwrap();
-            let error = load_or_create(&dir, TpmMode::Auto).err().unwrap();
+            let error = open(&dir, TpmMode::Auto).err().unwrap();
             assert!(matches!(error, KeyError::Damaged(_)), "{error}");
             assert_eq!(std::fs::read_to_string(folder.path().join(KEY)).unwrap(), text);
         }
@@ -184,7 +264,28 @@ mod tests {
     fn without_a_tpm_a_required_one_is_refused_before_any_key_is_made() {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::open(folder.path()).unwrap();
-        assert!(matches!(load_or_create(&dir, TpmMode::Required), Err(KeyError::TpmRequired)));
+        let error = open(&dir, TpmMode::Required).err().unwrap();
+        assert!(matches!(error, KeyError::Tpm(TpmError::Missing(_))), "{error}");
         assert!(!folder.path().join(KEY).exists());
+    }
+
+    #[test]
+    fn the_key_that_is_there_says_where_it_is_and_settings_do_not_change_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = StateDir::open(folder.path()).unwrap();
+        open(&dir, TpmMode::Off).unwrap();
+        assert!(matches!(open(&dir, TpmMode::Required), Err(KeyError::InFile(_))));
+        // Whatever a TPM key's file holds, a file key beside it is not taken.
+        for text in ["", "{}", "{\"version\": 1, \"private\": \"AA==\", \"public\": \"AA==\"}"] {
+            std::fs::write(folder.path().join(TPM_KEY), text).unwrap();
+            for mode in [TpmMode::Auto, TpmMode::Required] {
+                assert!(matches!(open(&dir, mode), Err(KeyError::Damaged(_))), "{text}");
+            }
+            assert!(matches!(open(&dir, TpmMode::Off), Err(KeyError::InTpm(_))));
+        }
+        dir.forget(true).unwrap();
+        assert!(folder.path().join(KEY).exists() && folder.path().join(TPM_KEY).exists());
+        dir.forget(false).unwrap();
+        assert!(!folder.path().join(KEY).exists() && !folder.path().join(TPM_KEY).exists());
     }
 }

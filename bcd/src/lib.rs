@@ -1,7 +1,7 @@
 //! bcd, the daemon on the node: says what the machine is, joins a pool with a key of its own, renews, sends heartbeats.
 //!
-//! [`identity`] looks at the machine, [`config`] and [`token`] at what it was told, [`state`] remembers. [`trust`] judges
-//! the relay, [`client`] calls it; [`join`], [`renew`], [`heartbeat`] and [`secrets`] are its calls. [`daemon`] does them
+//! [`identity`] looks at the machine, [`config`] and [`token`] at what it was told, [`state`] remembers. [`key`] is the
+//! node's key, in a file or by [`tpm`] in the chip. [`trust`] judges the relay, [`client`] calls it; [`join`], [`renew`], [`heartbeat`] and [`secrets`] are its calls. [`daemon`] does them
 //! in time, [`cli`] by hand.
 
 pub mod backoff;
@@ -18,6 +18,7 @@ pub mod join;
 pub mod key;
 pub mod node;
 pub mod notify;
+pub mod proof;
 pub mod renew;
 pub mod secrets;
 pub mod state;
@@ -26,4 +27,5 @@ pub mod status;
 mod testing;
 mod timer;
 pub mod token;
+pub mod tpm;
 pub mod trust;

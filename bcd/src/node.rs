@@ -10,6 +10,7 @@ use crate::{
     key::{self, NodeKey},
     state::{CA_BUNDLE, Enrolled, Final, State, StateDir, Stored},
     token::Sources,
+    tpm::Found,
 };
 use shared::{api::node::Issued, hex, time::Timestamp};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Node {
     pub stored: Stored,
     /// The node's key.
     pub key: Arc<dyn NodeKey>,
+    /// What was found in its TPM, once somebody has looked.
+    pub found: Option<Arc<Found>>,
     /// The way to the relay.
     pub client: Client,
     /// The relay's time.
@@ -51,11 +54,21 @@ impl Node {
             let path = dir.path().display();
             tracing::warn!(%path, "the state is on {kind}: this machine will be a new one after its restart");
         }
-        let key = key::load_or_create(&dir, settings.tpm)?;
+        let key = key::load_or_create(&dir, settings.tpm, &settings.tcti)?;
         let clock = Arc::new(RelayClock::default());
         let client = make_client(&settings, &dir, &stored, &clock, &host)?;
-        let mut node =
-            Self { settings, dir, stored, key, client, clock, host, tokens, warned_of_skew: false };
+        let mut node = Self {
+            settings,
+            dir,
+            stored,
+            key,
+            found: None,
+            client,
+            clock,
+            host,
+            tokens,
+            warned_of_skew: false,
+        };
         node.present()?;
         Ok(node)
     }

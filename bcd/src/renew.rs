@@ -4,9 +4,9 @@
 //! until it ends, so that a retry is the same renewal.
 
 use crate::{
-    csr,
     failure::{Exit, Failure},
     node::Node,
+    proof,
     state::{Enrolled, State},
 };
 use shared::{
@@ -41,28 +41,47 @@ fn share(serial: &str) -> u8 {
 /// # Errors
 /// Refused, or not reached. A final refusal is written down.
 pub async fn attempt(node: &mut Node) -> Result<(), Failure> {
-    let csr = prepare(node)?;
-    match node.client.call(&RENEW, &RenewInput { csr, tpm: None, proof: None }, None).await {
-        Ok(JoinAnswer::Issued(issued)) => node.admit(issued),
-        Ok(JoinAnswer::Challenge(_) | JoinAnswer::Deferred(_)) => {
-            Err(Failure::new(Exit::Transient, "the relay defers a renewal, which no relay does"))
-        }
-        Err(error) => {
-            let failure = Failure::of_call(&error, true);
-            node.finish(&failure)?;
-            Err(failure)
+    let mut input = RenewInput { csr: prepare(node).await?, tpm: None, proof: None };
+    let mut offer = None;
+    // The first round offers nothing: with the key that it had, a node is taken as it is.
+    for _ in 0..=proof::MAX_CHALLENGES + 1 {
+        let challenge = match node.client.call(&RENEW, &input, None).await {
+            Ok(JoinAnswer::Issued(issued)) => return node.admit(issued),
+            Ok(JoinAnswer::Deferred(_)) => {
+                return Err(Failure::new(Exit::Transient, "the relay defers a renewal, which no relay does"));
+            }
+            Ok(JoinAnswer::Challenge(challenge)) => Some(challenge),
+            Err(error) => {
+                let failure = Failure::of_call(&error, true);
+                if failure.exit != Exit::Tpm || offer.is_some() || node.key.in_tpm().is_none() {
+                    node.finish(&failure)?;
+                    return Err(failure);
+                }
+                None
+            }
+        };
+        match (&offer, challenge) {
+            (Some(offer), Some(challenge)) => {
+                input.proof = Some(proof::Offer::prove(offer, challenge).await?)
+            }
+            _ => {
+                let made = proof::offer(node).await?.ok_or_else(proof::nothing_offered)?;
+                input.tpm = Some(made.tpm.clone());
+                offer = Some(made);
+            }
         }
     }
+    Err(proof::without_end())
 }
 
-fn prepare(node: &mut Node) -> Result<String, Failure> {
+async fn prepare(node: &mut Node) -> Result<String, Failure> {
     let State::Enrolled(enrolled) = &node.stored.state else {
         return Err(Failure::new(Exit::Transient, "there is no certificate to renew"));
     };
     if let Some(csr) = &enrolled.renewal_csr {
         return Ok(csr.clone());
     }
-    let csr = csr::make(&*node.key, &*node.host)?;
+    let csr = proof::request(node).await?;
     let enrolled = Enrolled { renewal_csr: Some(csr.clone()), ..enrolled.clone() };
     node.save(State::Enrolled(enrolled))?;
     Ok(csr)

@@ -32,6 +32,13 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::host::Host as _;
 
+/// A TPM for tests, as the stories have it.
+#[path = "../../tests/src/swtpm.rs"]
+#[expect(unreachable_pub, reason = "the stories export it")]
+mod swtpm;
+pub(crate) mod tpm;
+pub(crate) use swtpm::{Made, Swtpm};
+
 pub(crate) type Ca = CertifiedIssuer<'static, KeyPair>;
 
 /// A CA certificate's content, good for ten years around now.
@@ -393,6 +400,8 @@ impl Machine {
             ("state_dir", path("state")),
             ("dmi_dir", path("no-dmi")),
             ("net_dir", path("no-net")),
+            // Tests leave the TPM of the machine that they run on alone.
+            ("tpm", Value::Text("off".into())),
         ]);
         let merged = crate::config::merge::Merged::of(vec![flags]);
         crate::config::Settings::parse(&merged).unwrap()

@@ -4,7 +4,7 @@ use super::CallError;
 use crate::{
     config::TrustSettings,
     host::{Host, RelayClock},
-    trust::{Anchors, Policy, RelayVerifier, TrustError},
+    trust::{Anchors, Policy, RelayVerifier},
 };
 use rustls::{
     ClientConfig,
@@ -86,12 +86,13 @@ pub(crate) fn certificates(
     CertificateDer::pem_slice_iter(pem).collect()
 }
 
-/// Our own verdict, out of the wrapping in which it travels through rustls and I/O.
-pub(super) fn trust_error(error: &io::Error) -> Option<TrustError> {
-    let rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) =
-        error.get_ref()?.downcast_ref::<rustls::Error>()?
-    else {
-        return None;
+/// Our own error, out of the wrapping in which it travels through rustls and I/O: what we found wrong with the relay, or
+/// our key.
+pub(super) fn cause<E: std::error::Error + Clone + 'static>(error: &io::Error) -> Option<E> {
+    let other = match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) => other,
+        rustls::Error::Other(other) => other,
+        _ => return None,
     };
-    other.0.downcast_ref::<TrustError>().cloned()
+    other.0.downcast_ref::<E>().cloned()
 }

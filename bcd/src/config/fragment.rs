@@ -3,6 +3,7 @@
 //! [`KEYS`] is the one table of settings. A key that is not in it is refused with the file that has it; its value is
 //! never repeated, since it may be a secret in the wrong place.
 
+use crate::tpm::DEFAULT_TCTI;
 use std::{fmt, path::PathBuf};
 
 /// The kind of a setting's value.
@@ -46,7 +47,7 @@ pub const KEYS: &[Key] = &[
     key("dmi_dir", Kind::Text),
     key("net_dir", Kind::Text),
     with_default("tpm", "auto"),
-    key("tcti", Kind::Text),
+    with_default("tcti", DEFAULT_TCTI),
     key("socket", Kind::Text),
     key("status_listen", Kind::Text),
     with_default("log", "info"),

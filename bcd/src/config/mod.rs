@@ -7,7 +7,7 @@
 pub mod fragment;
 pub mod merge;
 
-use crate::identity::Places;
+use crate::{identity::Places, tpm::Tcti};
 use fragment::{Fragment, Origin, Value};
 use merge::{Located, Merged};
 use rustls::pki_types::ServerName;
@@ -37,8 +37,8 @@ pub struct Settings {
     pub places: Places,
     /// Whether the key must be in a TPM.
     pub tpm: TpmMode,
-    /// How to reach the TPM, if not at its usual place.
-    pub tcti: Option<String>,
+    /// How to reach the TPM.
+    pub tcti: Tcti,
     /// The status socket; `None` if the state directory's path is too long for one.
     pub socket: Option<PathBuf>,
     /// A loopback address that serves the same.
@@ -163,7 +163,7 @@ impl Settings {
             }),
             places: Places { dmi_dir: parser.path("dmi_dir"), net_dir: parser.path("net_dir") },
             tpm: parser.with("tpm", parse_tpm).unwrap_or(TpmMode::Auto),
-            tcti: parser.text("tcti"),
+            tcti: parser.with("tcti", Tcti::parse).unwrap_or_default(),
             socket: parser.socket(&state_dir),
             status_listen: parser.with("status_listen", parse_loopback),
             log: parser.with("log", parse_log).unwrap_or(LevelFilter::INFO),

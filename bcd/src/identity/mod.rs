@@ -1,4 +1,4 @@
-//! What this machine is: SMBIOS, network interfaces, GPUs.
+//! What this machine is: SMBIOS, network interfaces, GPUs; [`crate::tpm`] says what its TPM is.
 //!
 //! It reports and never judges: which values are placeholders is said by the table that the relay uses too. Nothing
 //! that is missing, masked or broken is an error; it is absent. It never uses `/etc/machine-id`, which clones share.
@@ -8,6 +8,7 @@ pub mod gpus;
 pub mod nics;
 pub mod smbios;
 
+use crate::tpm::TpmReport;
 use serde::Serialize;
 use shared::hardware::{Identity, MAX_STRING_BYTES, Machine};
 use std::{
@@ -65,6 +66,9 @@ pub struct Report {
     /// The members above that are only weak evidence: MACs that are locally administered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weak: Vec<&'static str>,
+    /// The TPM 2.0; [`Report::gather`] does not ask it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<TpmReport>,
     /// The host name, which is sent for people and identifies nothing.
     #[serde(skip)]
     pub hostname: Option<String>,
@@ -158,7 +162,11 @@ impl fmt::Display for Report {
         line("serial", text(self.serial.as_ref()), mark("serial"))?;
         line("SKU", text(self.sku.as_ref()), "")?;
         line("permanent MACs", &list(&self.macs), mark("macs"))?;
-        line("GPU UUIDs", &list(&self.gpu_uuids), "")
+        line("GPU UUIDs", &list(&self.gpu_uuids), "")?;
+        match &self.tpm {
+            Some(tpm) => write!(out, "{tpm}"),
+            None => line("TPM 2.0", "-", ""),
+        }
     }
 }
 

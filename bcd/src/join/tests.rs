@@ -49,7 +49,7 @@ async fn a_crash_at_any_write_leaves_a_machine_that_ends_with_one_certificate() 
             // The key is written when the node opens, so it may die there too.
             let dir = StateDir::open(&settings.state_dir).unwrap();
             dir.writes_left.set(writes);
-            match crate::key::load_or_create(&dir, settings.tpm) {
+            match crate::key::load_or_create(&dir, settings.tpm, &settings.tcti) {
                 Err(_) => true,
                 Ok(_) => {
                     let left = dir.writes_left.get();

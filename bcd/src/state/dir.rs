@@ -21,6 +21,8 @@ pub(super) const STATE: &str = "state.json";
 const LOCK: &str = "lock";
 /// The node's key, where it is a file.
 pub const KEY: &str = "node.key";
+/// The node's key, where it is in a TPM: what only that TPM can load.
+pub const TPM_KEY: &str = "node.tpm";
 /// The node's certificate and its issuing CA, PEM.
 pub const CERTIFICATE: &str = "node.crt";
 /// The roots that verify the relay, PEM.
@@ -151,9 +153,11 @@ impl StateDir {
     /// # Errors
     /// A file can't be removed.
     pub fn forget(&self, keep_key: bool) -> Result<(), StateError> {
-        // The state first: without it the others are leftovers; the key last, so that a crash between never leaves a
+        // The state first: without it the others are leftovers; the keys last, so that a crash between never leaves a
         // state whose key is gone.
-        let names = [STATE, CERTIFICATE, CA_BUNDLE].into_iter().chain((!keep_key).then_some(KEY));
+        let names = [STATE, CERTIFICATE, CA_BUNDLE]
+            .into_iter()
+            .chain([KEY, TPM_KEY].into_iter().filter(|_| !keep_key));
         for name in names {
             let path = self.path.join(name);
             match fs::remove_file(&path) {
