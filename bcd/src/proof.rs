@@ -77,3 +77,6 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     let failed = |error| Failure::new(Exit::Tpm, format!("the TPM's thread ended early: {error}"));
     tokio::task::spawn_blocking(work).await.map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 use crate::{
     failure::{Exit, Failure},
     node::Node,
-    proof,
+    proof::{self, Offer},
     state::{Enrolled, State},
 };
 use shared::{
@@ -42,18 +42,18 @@ fn share(serial: &str) -> u8 {
 /// Refused, or not reached. A final refusal is written down.
 pub async fn attempt(node: &mut Node) -> Result<(), Failure> {
     let mut input = RenewInput { csr: prepare(node).await?, tpm: None, proof: None };
-    let mut offer = None;
-    // The first round offers nothing: with the key that it had, a node is taken as it is.
+    let mut offer: Option<Offer> = None;
+    // The first round offers nothing: with the key that it has, a node is taken as it is.
     for _ in 0..=proof::MAX_CHALLENGES + 1 {
         let challenge = match node.client.call(&RENEW, &input, None).await {
             Ok(JoinAnswer::Issued(issued)) => return node.admit(issued),
+            Ok(JoinAnswer::Challenge(challenge)) => Some(challenge),
             Ok(JoinAnswer::Deferred(_)) => {
                 return Err(Failure::new(Exit::Transient, "the relay defers a renewal, which no relay does"));
             }
-            Ok(JoinAnswer::Challenge(challenge)) => Some(challenge),
             Err(error) => {
                 let failure = Failure::of_call(&error, true);
-                if failure.exit != Exit::Tpm || offer.is_some() || node.key.in_tpm().is_none() {
+                if offer.is_some() || !asks_for_proof(node, &failure) {
                     node.finish(&failure)?;
                     return Err(failure);
                 }
@@ -61,9 +61,7 @@ pub async fn attempt(node: &mut Node) -> Result<(), Failure> {
             }
         };
         match (&offer, challenge) {
-            (Some(offer), Some(challenge)) => {
-                input.proof = Some(proof::Offer::prove(offer, challenge).await?)
-            }
+            (Some(offer), Some(challenge)) => input.proof = Some(offer.prove(challenge).await?),
             _ => {
                 let made = proof::offer(node).await?.ok_or_else(proof::nothing_offered)?;
                 input.tpm = Some(made.tpm.clone());
@@ -72,6 +70,11 @@ pub async fn attempt(node: &mut Node) -> Result<(), Failure> {
         }
     }
     Err(proof::without_end())
+}
+
+/// Whether the relay wants to see the TPM, and there is one.
+fn asks_for_proof(node: &Node, failure: &Failure) -> bool {
+    failure.exit == Exit::Tpm && failure.code.is_some() && node.key.in_tpm().is_some()
 }
 
 async fn prepare(node: &mut Node) -> Result<String, Failure> {

@@ -140,6 +140,8 @@ pub(crate) enum Fault {
     Defer,
     /// Answers this, with status 502.
     Garbage,
+    /// Challenges the TPM: what the body is made into is the answer.
+    Challenge(Arc<dyn Fn(&Value) -> Value + Send + Sync>),
 }
 
 /// What came in.
@@ -280,6 +282,7 @@ impl Relay {
                 Err(std::io::Error::other("dropped"))
             }
             Some(Fault::Defer) => Ok(respond(StatusCode::OK, &deferral())),
+            Some(Fault::Challenge(make)) => Ok(respond(StatusCode::OK, &make(&call.body))),
             Some(Fault::Garbage) => Ok(respond(StatusCode::BAD_GATEWAY, &json!("<html>"))),
             None => Ok(match self.judge(&mut book, &call) {
                 Ok(value) => respond(StatusCode::OK, &value),

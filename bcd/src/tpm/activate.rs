@@ -6,7 +6,7 @@
 //! those a lock-out refuses.
 
 use super::{
-    TpmError,
+    Endorsement, TpmError,
     chip::Chip,
     ek,
     error::{failed, kind},
@@ -18,7 +18,6 @@ use tss_esapi::{
     handles::AuthHandle,
     interface_types::{
         algorithm::HashingAlgorithm,
-        resource_handles::Hierarchy,
         session_handles::{AuthSession, PolicySession},
     },
     structures::{Digest, DigestList, EncryptedSecret, IdObject, Nonce, SymmetricDefinition},
@@ -55,18 +54,18 @@ pub(super) struct Credential {
 pub(super) fn activate(
     chip: &mut Chip,
     key: &Blob,
-    template: &'static Template,
+    endorsement_key: &Endorsement,
     credential: &Credential,
 ) -> Result<Vec<u8>, TpmError> {
     let blob = IdObject::try_from(credential.blob.clone()).map_err(|_| TpmError::NotOurs)?;
     let secret = EncryptedSecret::try_from(credential.secret.clone()).map_err(|_| TpmError::NotOurs)?;
     // In this order three slots are enough.
     let node_key = key::load(chip, key)?;
-    let (endorsement_key, _) = chip.primary(Hierarchy::Endorsement, ek::to_public(template)?)?;
-    let session = authorize(chip, template)?;
+    let loaded = ek::load(chip, endorsement_key)?;
+    let session = authorize(chip, endorsement_key.public.template())?;
     let activated =
         chip.context.execute_with_sessions((Some(AuthSession::Password), Some(session), None), |context| {
-            context.activate_credential(node_key, endorsement_key, blob, secret)
+            context.activate_credential(node_key, loaded, blob, secret)
         });
     activated.map(|secret| secret.value().to_vec()).map_err(|error| match kind(error) {
         Some(Kind::Integrity | Kind::Value | Kind::Size | Kind::EccPoint | Kind::Insufficient) => {

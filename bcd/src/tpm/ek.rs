@@ -8,6 +8,7 @@ use super::{
     chip::Chip,
     error::{failed, kind},
 };
+use aws_lc_rs::digest;
 use shared::{
     api::node::{self, MAX_EK_CERTIFICATE_BYTES, MAX_ENDORSEMENT_KEYS},
     binary::Binary,
@@ -19,7 +20,7 @@ use tss_esapi::{
     abstraction::nv,
     attributes::ObjectAttributes,
     constants::{PropertyTag, response_code::Tss2ResponseCodeKind as Kind},
-    handles::{NvIndexHandle, NvIndexTpmHandle, TpmHandle},
+    handles::{KeyHandle, NvIndexHandle, NvIndexTpmHandle, PersistentTpmHandle, TpmHandle},
     interface_types::{
         algorithm::{HashingAlgorithm, PublicAlgorithm},
         ecc::EccCurve,
@@ -33,6 +34,7 @@ use tss_esapi::{
         SymmetricDefinitionObject,
     },
     traits::Marshall as _,
+    utils::TpmsContext,
 };
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _, x509::SubjectPublicKeyInfo};
 
@@ -40,6 +42,12 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer as _, x509::Sub
 const INDICES: RangeInclusive<u32> = 0x01c0_0000..=0x01c0_7fff;
 /// CA certificates, one behind the other, over as many indices as they need.
 const CHAIN_INDICES: RangeInclusive<u32> = 0x01c0_0100..=0x01c0_01ff;
+/// Endorsement keys that somebody has made persistent (registry of reserved handles, 2.3.1): nothing is to be made then.
+const PERSISTENT: RangeInclusive<u32> = 0x8101_0000..=0x8101_00ff;
+/// TPM_RH_ENDORSEMENT.
+const ENDORSEMENT_HIERARCHY: u32 = 0x4000_000b;
+/// The most of them that are looked at.
+const MAX_PERSISTENT: u32 = 16;
 /// The most indices that are read, and the most bytes of one: certificates with their padding.
 const MAX_INDICES: u32 = 64;
 const MAX_INDEX_BYTES: usize = 2 * MAX_EK_CERTIFICATE_BYTES;
@@ -59,7 +67,7 @@ const PLACES: [(&str, u32, bool); 7] = [
 ];
 
 /// What a look at the TPM has found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Found {
     /// Who made it: four letters of the TCG's vendor registry.
     pub manufacturer: String,
@@ -72,7 +80,7 @@ pub struct Found {
 }
 
 /// An endorsement key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Endorsement {
     /// The key.
     pub public: EndorsementPublic,
@@ -80,6 +88,18 @@ pub struct Endorsement {
     pub tpmt_public: Vec<u8>,
     /// The NV index of its certificate, and the certificate, DER.
     pub certificate: Option<(u32, Vec<u8>)>,
+    place: Place,
+}
+
+/// Where the key is when it is needed again: making an RSA key twice would take a slow chip a minute.
+#[derive(Clone, Debug)]
+enum Place {
+    /// It is persistent.
+    Persistent(PersistentTpmHandle),
+    /// The TPM loads it out of this until its next reset.
+    Saved(Box<TpmsContext>),
+    /// It is made again.
+    Template,
 }
 
 impl Found {
@@ -120,15 +140,18 @@ pub(super) fn find(chip: &mut Chip) -> Result<Found, TpmError> {
         .filter(|(index, _)| !CHAIN_INDICES.contains(index))
         .filter_map(|(index, bytes)| Some((index, split_certificate(&bytes)?.0.to_vec())))
         .collect();
+    let persistent = persistent(chip)?;
     for (name, index, always) in PLACES {
         let Some(template) = TEMPLATES.iter().find(|template| template.name == name) else { continue };
         if !always && !certificates.iter().any(|(at, _)| *at == index) {
             continue;
         }
+        if let Some(key) = persistent.iter().find(|key| key.public.template() == template) {
+            found.endorsement_keys.push(key.clone());
+            continue;
+        }
         match make(chip, template) {
-            Ok((public, tpmt_public)) => {
-                found.endorsement_keys.push(Endorsement { public, tpmt_public, certificate: None });
-            }
+            Ok(key) => found.endorsement_keys.push(key),
             Err(TpmError::Lacks(_)) => tracing::debug!(template = name, "the TPM does not make this key"),
             Err(error) => return Err(error),
         }
@@ -137,14 +160,70 @@ pub(super) fn find(chip: &mut Chip) -> Result<Found, TpmError> {
     if found.endorsement_keys.is_empty() { Err(TpmError::Lacks("any endorsement key")) } else { Ok(found) }
 }
 
-/// Makes the key and flushes it again.
-fn make(chip: &mut Chip, template: &'static Template) -> Result<(EndorsementPublic, Vec<u8>), TpmError> {
+/// Makes the key, and flushes it again.
+fn make(chip: &mut Chip, template: &'static Template) -> Result<Endorsement, TpmError> {
     let (handle, public) = chip.primary(Hierarchy::Endorsement, to_public(template)?)?;
+    let saved = chip.context.context_save(handle.into());
     chip.flush(handle)?;
-    let tpmt_public = public.marshall().map_err(failed("reading the endorsement key"))?;
-    let public = EndorsementPublic::parse(&tpmt_public)
-        .map_err(|_| TpmError::Odd("an endorsement key that is not as its template"))?;
-    Ok((public, tpmt_public))
+    let place = saved.map_or(Place::Template, |context| Place::Saved(Box::new(context)));
+    Endorsement::new(&public, place).ok_or(TpmError::Odd("an endorsement key that is not as its template"))
+}
+
+/// The persistent endorsement keys that are of a template.
+fn persistent(chip: &mut Chip) -> Result<Vec<Endorsement>, TpmError> {
+    let mut keys = Vec::new();
+    for handle in chip.handles(*PERSISTENT.start(), MAX_PERSISTENT)? {
+        let TpmHandle::Persistent(at) = handle else { continue };
+        if !PERSISTENT.contains(&u32::from(at)) {
+            continue;
+        }
+        let read = chip
+            .context
+            .tr_from_tpm_public(handle)
+            .and_then(|object| chip.context.read_public(object.into()));
+        let Ok((public, _, qualified_name)) = read else { continue };
+        keys.extend(
+            Endorsement::new(&public, Place::Persistent(at))
+                .filter(|key| is_endorsements_own(key, qualified_name.value())),
+        );
+    }
+    Ok(keys)
+}
+
+/// Whether the endorsement hierarchy has made the key itself: its qualified name says who has (part 1, 26.5).
+fn is_endorsements_own(key: &Endorsement, qualified_name: &[u8]) -> bool {
+    let algorithm = match key.public.template().name_hash {
+        NameHash::Sha256 => &digest::SHA256,
+        NameHash::Sha384 => &digest::SHA384,
+    };
+    let name = key.public.name();
+    let made = [&ENDORSEMENT_HIERARCHY.to_be_bytes(), name.as_bytes()].concat();
+    qualified_name.get(..2) == name.as_bytes().get(..2)
+        && qualified_name.get(2..) == Some(digest::digest(algorithm, &made).as_ref())
+}
+
+/// Loads the key.
+pub(super) fn load(chip: &mut Chip, key: &Endorsement) -> Result<KeyHandle, TpmError> {
+    let loaded = match &key.place {
+        Place::Persistent(at) => {
+            chip.context.tr_from_tpm_public(TpmHandle::Persistent(*at)).map(KeyHandle::from).ok()
+        }
+        Place::Saved(context) => chip.context.context_load((**context).clone()).map(KeyHandle::from).ok(),
+        Place::Template => None,
+    };
+    match loaded {
+        Some(handle) => Ok(handle),
+        None => Ok(chip.primary(Hierarchy::Endorsement, to_public(key.public.template())?)?.0),
+    }
+}
+
+impl Endorsement {
+    /// `None` if it is not of a template.
+    fn new(public: &Public, place: Place) -> Option<Self> {
+        let tpmt_public = public.marshall().ok()?;
+        let public = EndorsementPublic::parse(&tpmt_public).ok()?;
+        Some(Self { public, tpmt_public, certificate: None, place })
+    }
 }
 
 /// Gives each key its certificate: the one for this very key, at whatever index; else the one at the key's own index,

@@ -109,14 +109,15 @@ impl TpmKey {
     pub fn prove(&self, found: &Found, challenge: &Challenge) -> Result<Proof, TpmError> {
         let place = challenge.endorsement_key;
         let chosen = usize::try_from(place).ok().and_then(|place| found.endorsement_keys.get(place));
-        let template = chosen.ok_or(TpmError::NotOffered(place))?.public.template();
+        let endorsement_key = chosen.ok_or(TpmError::NotOffered(place))?.clone();
         let credential = Credential {
             blob: challenge.credential_blob.as_bytes().to_vec(),
             secret: challenge.encrypted_secret.as_bytes().to_vec(),
         };
         let blob = Arc::clone(&self.blob);
         let secret = self.tpm.run(ACTIVATE_LIMIT, move |chip| {
-            activate(chip, &blob, template, &credential).map(|secret| Secret::new(STANDARD.encode(secret)))
+            activate(chip, &blob, &endorsement_key, &credential)
+                .map(|secret| Secret::new(STANDARD.encode(secret)))
         })?;
         Ok(Proof { challenge_id: challenge.challenge_id.clone(), secret: secret.reveal() })
     }
