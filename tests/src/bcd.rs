@@ -27,6 +27,8 @@ impl Bcd {
         flags.extend(["--relay".to_owned(), relay.url(), "--ca-pin".to_owned(), relay.pin()]);
         flags.extend(["--token-file".to_owned(), home.join("join-token").display().to_string()]);
         flags.extend(["--state-dir".to_owned(), home.join("bcd").display().to_string()]);
+        // The TPM of the machine that tests run on is left alone.
+        flags.extend(["--tpm".to_owned(), "off".to_owned()]);
         let bcd = Self { home: home.to_owned(), flags };
         bcd.give_token(token);
         bcd
@@ -35,11 +37,21 @@ impl Bcd {
     /// The same machine, whose way to the relay leads over another address.
     #[must_use]
     pub fn over(&self, url: &str) -> Self {
+        self.told("--relay", url)
+    }
+
+    /// The same machine with a TPM: `mode` is the setting `tpm`, `tcti` leads to the TPM.
+    #[must_use]
+    pub fn with_tpm(&self, mode: &str, tcti: &str) -> Self {
+        self.told("--tpm", mode).told("--tcti", tcti)
+    }
+
+    /// With another value of this flag.
+    fn told(&self, flag: &str, value: &str) -> Self {
         let mut flags = self.flags.clone();
-        if let Some(told) = flags.iter().position(|flag| flag == "--relay")
-            && let Some(address) = flags.get_mut(told + 1)
-        {
-            url.clone_into(address);
+        match flags.iter().position(|told| told == flag).and_then(|told| flags.get_mut(told + 1)) {
+            Some(told) => value.clone_into(told),
+            None => flags.extend([flag.to_owned(), value.to_owned()]),
         }
         Self { home: self.home.clone(), flags }
     }

@@ -19,6 +19,7 @@ mod requests;
 mod secrecy;
 mod signs;
 mod storm;
+mod tpm;
 mod trust;
 
 use shared::time::Timestamp;
