@@ -30,7 +30,7 @@ impl Site {
     }
 
     async fn nodes(&self) -> Vec<Value> {
-        let list = self.relay.call("compute/nodes/list", &in_pool(json!({}))).await;
+        let list = self.relay.call("compute/nodes/list", &in_pool(&json!({}))).await;
         list["nodes"].as_array().unwrap().clone()
     }
 }
@@ -40,7 +40,7 @@ fn machine(home: &tempfile::TempDir, number: u32, relay: &RelayProcess, token: &
     Bcd::new(&folder, &FakeMachine::new(&folder, number), relay, token)
 }
 
-fn in_pool(more: Value) -> Value {
+fn in_pool(more: &Value) -> Value {
     let mut input = json!({"tenantId": "provider", "poolId": "default"});
     input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     input
@@ -103,7 +103,7 @@ async fn every_endorsement_key_can_be_pinned(database: Database) {
         let bcd = machine(&site.home, number, &site.relay, "").with_tpm("required", &swtpm.tcti());
         let key = endorsement_keys(&bcd).remove(place);
         let input = json!({"ttlSeconds": 600, "expect": {"ekSha256": key}, "idempotencyKey": key});
-        let minted = site.relay.call("compute/joinTokens/create", &in_pool(input)).await;
+        let minted = site.relay.call("compute/joinTokens/create", &in_pool(&input)).await;
         bcd.give_token(minted["token"].as_str().unwrap());
         assert_joined(&bcd.join());
         assert!(site.nodes().await.iter().any(|node| node["ekSha256"] == key.as_str()));
@@ -120,7 +120,7 @@ async fn every_endorsement_key_can_be_pinned(database: Database) {
 async fn an_unknown_tpm_waits_and_the_command_that_bcd_prints_approves_it(database: Database) {
     let site = Site::new(database).await;
     let policy = json!({"policy": {"unknownEndorsementKeys": "defer"}});
-    site.relay.call("compute/pools/update", &in_pool(policy)).await;
+    site.relay.call("compute/pools/update", &in_pool(&policy)).await;
     let swtpm = Swtpm::start(Made::Bare);
     let bcd = site.bcd.with_tpm("required", &swtpm.tcti());
     let waiting = bcd.join();

@@ -115,6 +115,7 @@ const NEVER_DEPENDS: &[(&str, &[&str])] = &[
             "sqlx",
             "tests",
             "tokio",
+            "tss-esapi",
         ],
     ),
     ("bcd", &["axum", "relay", "reqwest", "sqlx", "tests"]),
