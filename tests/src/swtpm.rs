@@ -49,7 +49,8 @@ impl Swtpm {
     /// swtpm or its tools are not installed (`tests/install-deps`), or don't start.
     #[must_use]
     pub fn start(made: Made) -> Self {
-        let folder = tempfile::tempdir().unwrap_or_else(|error| fail(format!("a folder for swtpm: {error}")));
+        let folder =
+            tempfile::tempdir().unwrap_or_else(|error| fail(&format!("a folder for swtpm: {error}")));
         if made == Made::WithCertificates {
             certify(folder.path());
         }
@@ -131,7 +132,7 @@ impl Device {
             }
             if started.elapsed() > LONGEST_START || !matches!(child.try_wait(), Ok(None)) {
                 terminate(&mut child);
-                fail(format!("socat makes no {}", path.display()));
+                fail(&format!("socat makes no {}", path.display()));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -149,7 +150,7 @@ fn power_on(folder: &Path, made: Made) -> (u16, Child) {
     let state = folder.join("state");
     let ready = folder.join("pid");
     if let Err(error) = fs::create_dir_all(&state) {
-        fail(format!("making {}: {error}", state.display()));
+        fail(&format!("making {}: {error}", state.display()));
     }
     for _ in 0..MAX_TRIES {
         drop(fs::remove_file(&ready));
@@ -170,12 +171,12 @@ fn power_on(folder: &Path, made: Made) -> (u16, Child) {
             }
             if started.elapsed() > LONGEST_START {
                 terminate(&mut child);
-                fail(format!("swtpm is not ready after {LONGEST_START:?}\n{}", log(folder)));
+                fail(&format!("swtpm is not ready after {LONGEST_START:?}\n{}", log(folder)));
             }
             thread::sleep(Duration::from_millis(5));
         }
     }
-    fail(format!("swtpm does not start\n{}", log(folder)));
+    fail(&format!("swtpm does not start\n{}", log(folder)));
 }
 
 fn two_free_ports() -> Option<u16> {
@@ -216,7 +217,7 @@ fn certify(folder: &Path) {
     if let Err(error) =
         written.and_then(|()| fs::create_dir_all(&ca)).and_then(|()| fs::create_dir_all(&state))
     {
-        fail(format!("writing into {}: {error}", folder.display()));
+        fail(&format!("writing into {}: {error}", folder.display()));
     }
     let mut setup = Command::new("swtpm_setup");
     setup.args(["--tpm2", "--create-ek-cert", "--tpm-state"]).arg(&state).arg("--config").arg(&setup_conf);
@@ -227,7 +228,7 @@ fn certify(folder: &Path) {
             Ok(Some(status)) => break status,
             _ if started.elapsed() > LONGEST_SETUP => {
                 terminate(&mut child);
-                fail(format!("swtpm_setup takes longer than {LONGEST_SETUP:?}\n{}", log(folder)));
+                fail(&format!("swtpm_setup takes longer than {LONGEST_SETUP:?}\n{}", log(folder)));
             }
             _ => thread::sleep(Duration::from_millis(20)),
         }
@@ -243,7 +244,7 @@ fn spawn(mut command: Command, log: &Path) -> Child {
         .and_then(|out| Ok((out, file()?)))
         .and_then(|(out, err)| command.stdin(Stdio::null()).stdout(out).stderr(err).spawn());
     child.unwrap_or_else(|error| {
-        fail(format!("starting {command:?}: {error}; tests/install-deps installs it"))
+        fail(&format!("starting {command:?}: {error}; tests/install-deps installs it"))
     })
 }
 
@@ -269,7 +270,7 @@ fn terminate(child: &mut Child) {
 }
 
 /// A test without its TPM fails. Not by panic!, which is allowed in bcd's tests and wants a reason here.
-fn fail(why: String) -> ! {
+fn fail(why: &str) -> ! {
     assert!(why.is_empty(), "{why}");
     unreachable!("a failure says why")
 }

@@ -16,7 +16,7 @@ fn nothing_said_gives_the_defaults() {
     let settings = parse_toml("").unwrap();
     assert_eq!(settings.state_dir, Path::new("/var/lib/bcd"));
     assert_eq!(settings.socket.as_deref(), Some(Path::new("/var/lib/bcd/bcd.sock")));
-    assert_eq!(settings.tpm, TpmMode::Auto);
+    assert_eq!((settings.tpm, settings.tcti), (TpmMode::Auto, Tcti::default()));
     assert_eq!(settings.log, LevelFilter::INFO);
     assert!(settings.relay.is_none() && settings.trust.is_none());
 }
@@ -75,11 +75,17 @@ fn the_kind_of_trust_said_last_wins_and_two_at_once_contradict() {
 #[test]
 fn every_problem_is_named_with_its_source() {
     let text = "relay = 'http://x'\ntpm = 'maybe'\nstatus_listen = '0.0.0.0:1'\nlog = 'loud'\nstate_dir = ''\n\
-                node_name = 'a b'";
+                node_name = 'a b'\ntcti = '/dev/tpm0'";
     let problems = problem(text);
-    for part in
-        ["relay must", "tpm must", "status_listen must", "log must", "state_dir must", "node_name must"]
-    {
+    for part in [
+        "relay must",
+        "tpm must",
+        "status_listen must",
+        "log must",
+        "state_dir must",
+        "node_name must",
+        "tcti must",
+    ] {
         assert!(problems.contains(&format!("/etc/bcd/bcd.toml: {part}")), "{part}: {problems}");
     }
     let flags = Fragment::from_flags(vec![("tpm", Value::Text("x".into()))]);

@@ -30,7 +30,7 @@ pub(super) struct Chip {
 impl Chip {
     pub(super) fn open(tcti: &Tcti) -> Result<Self, TpmError> {
         let conf = tcti.name_conf()?;
-        let context = Context::new(conf).map_err(|_| tcti.diagnose())?;
+        let context = Context::new(conf).map_err(|error| tcti.diagnose(error))?;
         let mut chip = Self { context };
         match chip.context.get_tpm_property(PropertyTag::FamilyIndicator) {
             Ok(Some(FAMILY_2_0)) => Ok(chip),

@@ -100,6 +100,9 @@ const MAX_TPM_CODE: u32 = 0xffff;
 /// TPM_BAD_TAG, as a TPM 1.2 says it; and what the library says of a response in the form of a TPM 1.2.
 const OLD_TPM_CODES: [u32; 2] = [0x1e, 0x0008_0001];
 
+/// TSS2_TCTI_RC_IO_ERROR: the device can't be opened, or nobody takes the connection.
+const IO_ERROR: u32 = 0x000a_000a;
+
 /// The response code's number.
 fn number(error: Error) -> Option<u32> {
     // It is shown, but not given.
@@ -109,6 +112,11 @@ fn number(error: Error) -> Option<u32> {
         _ => return None,
     };
     u32::from_str_radix(text.rsplit_once("0x")?.1, 16).ok()
+}
+
+/// Whether the way to the TPM failed, and not the library itself.
+pub(super) fn is_io(error: Error) -> bool {
+    number(error) == Some(IO_ERROR)
 }
 
 /// Whether this is what a TPM 1.2 comes to.

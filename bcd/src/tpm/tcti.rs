@@ -1,13 +1,19 @@
 //! Which TPM: the setting `tcti`, as the TSS names it (TCG TSS 2.0 TCTI).
 
-use super::TpmError;
+use super::{
+    TpmError,
+    error::{failed, is_io},
+};
 use std::{
     fs::OpenOptions,
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
     str::FromStr as _,
 };
-use tss_esapi::tcti_ldr::{DeviceConfig, TctiNameConf};
+use tss_esapi::{
+    Error,
+    tcti_ldr::{DeviceConfig, TctiNameConf},
+};
 
 /// The kernel's TPM behind its resource manager; there only for a TPM 2.0.
 pub const DEFAULT_TCTI: &str = "device:/dev/tpmrm0";
@@ -75,7 +81,12 @@ impl Tcti {
     }
 
     /// Why the library could not open it; that is asked only after it could not.
-    pub(super) fn diagnose(&self) -> TpmError {
+    pub(super) fn diagnose(&self, error: Error) -> TpmError {
+        if !is_io(error) {
+            return failed("loading the library for this tcti (is its package there, libtss2-tcti-…?)")(
+                error,
+            );
+        }
         let path = match self {
             Self::Server { text, .. } => return TpmError::NoAnswer(text.clone()),
             Self::Device(path) => path,

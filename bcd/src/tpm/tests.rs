@@ -226,6 +226,28 @@ fn nothing_is_left_in_the_tpm_whatever_failed() {
 }
 
 #[test]
+fn a_busy_tpm_is_asked_again_for_a_while() {
+    let swtpm = Swtpm::start(Made::Bare);
+    let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let busy_for = |times: u32| {
+        let tries = Arc::clone(&tries);
+        tries.store(0, Ordering::Relaxed);
+        tpm(&swtpm).run(Duration::from_secs(30), move |_| {
+            if tries.fetch_add(1, Ordering::Relaxed) < times { Err(TpmError::Busy) } else { Ok(()) }
+        })
+    };
+    assert_eq!(busy_for(2), Ok(()));
+    assert_eq!(busy_for(u32::MAX), Err(TpmError::Busy));
+    assert_eq!(tries.load(Ordering::Relaxed), 7);
+}
+
+#[test]
+fn a_device_that_no_tpm_is_behind_is_not_taken_for_a_missing_one() {
+    let null = Tpm::new(Tcti::parse("device:/dev/null").unwrap()).look().unwrap_err();
+    assert!(!null.is_absent(), "{null}");
+}
+
+#[test]
 fn a_locked_out_tpm_still_signs_and_proves() {
     let swtpm = Swtpm::start(Made::Bare);
     let key = TpmKey::create(tpm(&swtpm)).unwrap();
