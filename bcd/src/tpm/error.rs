@@ -19,7 +19,7 @@ pub enum TpmError {
     #[error("{0} is no character device: correct tcti")]
     NoDevice(PathBuf),
     /// The system does not let us.
-    #[error("the TPM at {path} cannot be opened: {why}")]
+    #[error("the TPM at {path} cannot be opened: {why}; run bcd as root, or set tpm to off")]
     Unusable {
         /// The device.
         path: PathBuf,
