@@ -44,6 +44,19 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("endorsementAuthorities", &["id", "addedAt", "addedBy"]),
     ("endorsementKeys", &["ekSha256", "note", "addedAt", "addedBy"]),
     ("entries", &["entryId", "productUuid", "serial", "mac", "gpuUuid", "ekSha256"]),
+    (
+        "joinRequests",
+        &[
+            "id",
+            "state",
+            "reasons",
+            "identity.serial",
+            "identity.hostname",
+            "ekSha256",
+            "remoteAddress",
+            "createdAt",
+        ],
+    ),
     ("joinTokens", &["id", "maxUses", "uses", "pending", "expiresAt", "revokedAt", "createdBy"]),
     (
         "nodes",

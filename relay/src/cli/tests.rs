@@ -84,6 +84,7 @@ fn every_field_has_a_flag_of_its_own() {
 fn sample(field: &verbs::Field) -> String {
     match field.path.rsplit('.').next().unwrap() {
         "tokenId" => format!("jt_{}", "0".repeat(26)),
+        "joinRequestId" => format!("jr_{}", "0".repeat(26)),
         "authorityId" => format!("ea_{}", "0".repeat(26)),
         "nodeId" => format!("nd_{}", "0".repeat(26)),
         "cursor" => "will-be-left-out".into(),

@@ -151,7 +151,8 @@ pub enum Next {
     Ask,
 }
 
-/// What a join with this content and these reasons comes to, after the requests that it made `earlier`, in order of id.
+/// What a join with this content and these reasons comes to, after the requests that it made `earlier`: one that admits
+/// it counts before one that waits, and one that waits before one whose time is over.
 ///
 /// # Errors
 /// `requestDenied`, `requestExpired`.
@@ -161,14 +162,22 @@ pub fn next(
     reasons: &[DeferReason],
     now: Timestamp,
 ) -> Result<Next, Problem> {
-    for request in earlier.iter().rev().filter(|request| request.content_sha256 == content_sha256) {
-        match standing(request.state, &request.reasons, reasons, now)? {
-            Standing::Waived => return Ok(Next::Admit(Some(request.id.clone()))),
-            Standing::Waits => return Ok(Next::Wait(request.id.clone())),
-            Standing::Other => {}
+    let (mut waits, mut over) = (None, None);
+    for request in earlier.iter().filter(|request| request.content_sha256 == content_sha256) {
+        match standing(request.state, &request.reasons, reasons, now) {
+            Ok(Standing::Waived) => return Ok(Next::Admit(Some(request.id.clone()))),
+            Ok(Standing::Waits) => waits = Some(Next::Wait(request.id.clone())),
+            Ok(Standing::Other) => {}
+            Err(denied) if denied.reason == Some(Reason::RequestDenied) => return Err(denied),
+            Err(expired) => over = Some(expired),
         }
     }
-    Ok(if reasons.is_empty() { Next::Admit(None) } else { Next::Ask })
+    match (waits, over) {
+        (Some(waits), _) => Ok(waits),
+        (None, Some(expired)) => Err(expired),
+        (None, None) if reasons.is_empty() => Ok(Next::Admit(None)),
+        (None, None) => Ok(Next::Ask),
+    }
 }
 
 /// Whether a token may hold one more request open.
@@ -240,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_request_that_fits_decides() {
+    fn a_request_that_admits_counts_before_one_that_waits_or_is_over() {
         use DeferReason::{IncumbentAlive as Alive, UnknownMachine as Unknown};
         let id = |seed: u8| JoinRequestId::derive(&[seed; 32]);
         let earlier = |seed, state, reasons: &[DeferReason], content: &str| Earlier {
@@ -260,6 +269,12 @@ mod tests {
         assert_eq!(next(&all, "other", &[Alive], NOW), Ok(Next::Ask));
         assert_eq!(next(&all, "new", &[Alive], NOW), Ok(Next::Ask));
         assert_eq!(next(&all, "new", &[], NOW), Ok(Next::Admit(None)));
+        let both = [earlier(4, Approved, &[Unknown], "c"), earlier(5, Pending, &[Unknown, Alive], "c")];
+        for order in [[0, 1], [1, 0]] {
+            let all = order.map(|at: usize| both[at].clone());
+            assert_eq!(next(&all, "c", &[Unknown], NOW), Ok(Next::Admit(Some(id(4)))));
+            assert_eq!(next(&all, "c", &[Unknown, Alive], NOW), Ok(Next::Wait(id(5))));
+        }
         let over = next(&all[..1], "c", &[Unknown], NOW).unwrap_err();
         assert_eq!(over.reason, Some(Reason::RequestExpired));
     }

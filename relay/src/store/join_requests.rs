@@ -38,8 +38,19 @@ const ANY_OPEN: &str =
 const COUNT_PENDING: &str =
     "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM join_requests WHERE state = 'pending'";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[LOCK_OF_JOIN, LOCK_OPEN_OF_TOKEN, FIND, PAGE, INSERT, DECIDE, END, OVERDUE, FORGET, COUNT_PENDING];
+pub(super) const STATEMENTS: &[&str] = &[
+    LOCK_OF_JOIN,
+    LOCK_OPEN_OF_TOKEN,
+    FIND,
+    PAGE,
+    INSERT,
+    DECIDE,
+    END,
+    OVERDUE,
+    FORGET,
+    ANY_OPEN,
+    COUNT_PENDING,
+];
 
 /// What a person decided.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +80,7 @@ pub struct Overdue {
     pub pool_id: String,
 }
 
-/// The requests that a join has made so far, in order of id, locked until the transaction ends.
+/// The requests that a join has made so far, locked until the transaction ends.
 ///
 /// # Errors
 /// The store's.

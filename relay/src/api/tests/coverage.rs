@@ -37,6 +37,10 @@ const BODIES: &[(&str, &str)] = &[
     ("compute.endorsementKeys.remove", r#"{"tenantId": "t", "poolId": "p", "ekSha256": "$ek"}"#),
     ("compute.joinTokens.create", r#"{"tenantId": "t", "poolId": "p", "ttlSeconds": 60}"#),
     ("compute.joinTokens.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.joinRequests.list", r#"{"tenantId": "t", "poolId": "p"}"#),
+    ("compute.joinRequests.get", r#"{"tenantId": "t", "poolId": "p", "joinRequestId": "$request"}"#),
+    ("compute.joinRequests.approve", r#"{"tenantId": "t", "poolId": "p", "joinRequestId": "$request"}"#),
+    ("compute.joinRequests.deny", r#"{"tenantId": "t", "poolId": "p", "joinRequestId": "$request"}"#),
     ("compute.joinTokens.revoke", r#"{"tenantId": "t", "poolId": "p", "tokenId": "$token"}"#),
     ("compute.nodes.list", r#"{"tenantId": "acme", "poolId": "gpu-a"}"#),
     ("compute.nodes.get", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
@@ -64,9 +68,9 @@ fn every_operators_row_has_a_body_here() {
 async fn every_row_is_decided_by_its_own_action() {
     at_a_desk(async |desk| {
         let node = nodes::admit(&desk, 1, nodes::UUID).await;
-        let (mut token, mut authority) = (String::new(), String::new());
+        let mut ids = Ids { node: node.as_str().to_owned(), ..Ids::default() };
         for (name, body) in BODIES {
-            let body = filled(body, node.as_str(), &token, &authority);
+            let body = filled(body, &ids);
             let row = desk.registry.get(name).unwrap().method;
             refused_without_the_action(&desk, &row, &body).await;
             let mut unknown = body.clone();
@@ -79,19 +83,30 @@ async fn every_row_is_decided_by_its_own_action() {
             );
             let answer = desk.good(&root(), name, body).await;
             if *name == "compute.joinTokens.create" {
-                token = answer["joinToken"]["id"].as_str().unwrap().to_owned();
+                ids.token = answer["joinToken"]["id"].as_str().unwrap().to_owned();
+                ids.request = join_requests::wait(&desk, "t", "p", &ids.token).await;
             }
             if *name == "compute.endorsementAuthorities.add" {
-                authority = answer["endorsementAuthority"]["id"].as_str().unwrap().to_owned();
+                ids.authority = answer["endorsementAuthority"]["id"].as_str().unwrap().to_owned();
             }
         }
     })
     .await;
 }
 
+/// What the bodies name that is not there before.
+#[derive(Default)]
+struct Ids {
+    node: String,
+    token: String,
+    request: String,
+    authority: String,
+}
+
 /// A body with what it leaves open.
-fn filled(body: &str, node: &str, token: &str, authority: &str) -> Value {
-    let body = body.replace("$node", node).replace("$token", token).replace("$authority", authority);
+fn filled(body: &str, ids: &Ids) -> Value {
+    let body = body.replace("$node", &ids.node).replace("$token", &ids.token);
+    let body = body.replace("$request", &ids.request).replace("$authority", &ids.authority);
     let pem = endorsement_authorities::bundle().replace('\n', "\\n");
     serde_json::from_str(&body.replace("$ek", &"ab".repeat(32)).replace("$pem", &pem)).unwrap()
 }
@@ -120,7 +135,8 @@ async fn a_machine_is_nobody_here() {
     at_a_desk(async |desk| {
         for (name, body) in BODIES {
             let id = |prefix: &str| format!("{prefix}{}", "0".repeat(26));
-            let body = filled(body, &id("nd_"), &id("jt_"), &id("ea_"));
+            let ids = Ids { node: id("nd_"), token: id("jt_"), request: id("jr_"), authority: id("ea_") };
+            let body = filled(body, &ids);
             let caller = Caller::JoinToken(shared::id::JoinTokenId::derive(&[1; 32]));
             let answer = desk.ask_as(caller, name, body).await;
             assert_eq!(answer.map_err(|problem| problem.code), Err(Code::Unauthenticated), "{name}");

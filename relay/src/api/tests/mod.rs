@@ -4,6 +4,7 @@ mod coverage;
 mod endorsement_authorities;
 mod endorsement_keys;
 mod inventory;
+mod join_requests;
 mod join_tokens;
 mod nodes;
 mod pools;
