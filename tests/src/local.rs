@@ -5,7 +5,7 @@ use crate::{
     Answer, Database,
     client::{Identity, client, post},
 };
-use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _};
+use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use relay::{
     clock::Clock,
     config::{Settings, Sources},

@@ -22,6 +22,7 @@ mod storm;
 mod tpm;
 mod trust;
 
+use serde_json::{Value, json};
 use shared::time::Timestamp;
 use tests::{Answer, Database, LocalRelay};
 
@@ -61,4 +62,18 @@ impl World {
 fn outcome(answer: &Answer) -> String {
     let word = |name: &str| answer.body[name].as_str().map(str::to_owned);
     word("reason").or_else(|| word("code")).unwrap_or_else(|| answer.status.to_string())
+}
+
+/// An input that names the pool `default`, with `more` members.
+fn in_pool(more: Value) -> Value {
+    let mut input = json!({"tenantId": "provider", "poolId": "default"});
+    if let (Some(members), Value::Object(more)) = (input.as_object_mut(), more) {
+        members.extend(more);
+    }
+    input
+}
+
+/// Changes the policy of the pool `default`.
+async fn set_policy(relay: &LocalRelay, policy: Value) {
+    relay.call("compute/pools/update", &in_pool(json!({"policy": policy}))).await;
 }

@@ -1,7 +1,7 @@
 //! What a machine proves by its TPM, and what one that lies can't. The TPMs are simulated, so that they may be of any
 //! honesty.
 
-use super::{World, outcome};
+use super::{World, in_pool, outcome, set_policy};
 use serde_json::{Value, json};
 use shared::tpm::NODE_KEY_ATTRIBUTES;
 use tests::{Answer, Database, LocalRelay, Machine, SimulatedTpm, key_public, on_both_databases};
@@ -20,16 +20,6 @@ on_both_databases!(
     a_proven_key_is_an_identifier,
     an_approved_machine_proves_its_key_again,
 );
-
-fn in_pool(more: Value) -> Value {
-    let mut input = json!({"tenantId": "provider", "poolId": "default"});
-    input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    input
-}
-
-async fn set_policy(relay: &LocalRelay, policy: Value) {
-    relay.call("compute/pools/update", &in_pool(json!({"policy": policy}))).await;
-}
 
 /// What a machine sends to join with what it offers, and with a proof where there is one.
 fn input(machine: &Machine, offer: &Value, proof: Option<&Value>) -> Value {

@@ -1,7 +1,7 @@
 //! Joins that wait for a person: what a request holds, what each decision makes of it, and that one approval admits one
 //! machine once.
 
-use super::{World, outcome};
+use super::{World, in_pool, outcome, set_policy};
 use serde_json::{Value, json};
 use tests::{Answer, Database, LocalRelay, Machine, on_both_databases};
 
@@ -26,12 +26,6 @@ fn vague(number: u32) -> Machine {
     let mut identity = Machine::new(number).identity;
     identity["serial"] = json!("To Be Filled By O.E.M.");
     Machine::claiming(identity)
-}
-
-fn in_pool(more: Value) -> Value {
-    let mut input = json!({"tenantId": "provider", "poolId": "default"});
-    input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    input
 }
 
 /// The id of the request that a deferred join waits for.
@@ -69,10 +63,6 @@ async fn counts(relay: &LocalRelay, token: &str) -> (i64, i64) {
 
 fn id_of(token: &str) -> String {
     token.trim_start_matches("bc").split('.').next().unwrap().to_owned()
-}
-
-async fn set_policy(relay: &LocalRelay, policy: Value) {
-    relay.call("compute/pools/update", &in_pool(json!({"policy": policy}))).await;
 }
 
 async fn a_deferred_machine_is_approved_and_joins_once(database: Database) {
@@ -367,7 +357,7 @@ async fn two_operators_decide_at_once(database: Database) {
         let (uses, pending) = counts(&world.relay, &token).await;
         match state.as_str() {
             "denied" => {
-                assert_eq!((denial.as_str(), uses, pending), ("denied", 0, 0), "approval: {approval}")
+                assert_eq!((denial.as_str(), uses, pending), ("denied", 0, 0), "approval: {approval}");
             }
             "consumed" => {
                 assert_eq!((approval.as_str(), denial.as_str()), ("approved", "INVALID_STATE"));
