@@ -196,7 +196,8 @@ mod tests {
         let names =
             |node: &Node<'_>| node.members().iter().map(|member| member.name.to_owned()).collect::<Vec<_>>();
         assert!(names(&alternatives[0]).starts_with(&["status".into(), "nodeId".into()]));
-        assert!(names(&alternatives[1]).starts_with(&["status".into(), "joinRequestId".into()]));
+        assert!(names(&alternatives[1]).starts_with(&["status".into(), "challengeId".into()]));
+        assert!(names(&alternatives[2]).starts_with(&["status".into(), "joinRequestId".into()]));
     }
 
     #[test]

@@ -6,12 +6,14 @@ use rcgen::{
     PKCS_ECDSA_P384_SHA384, SanType,
 };
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicU32, Ordering};
 use tests::{Answer, Database, LocalRelay, Machine, on_both_databases};
 
 on_both_databases!(a_request_is_given_our_profile_or_refused, bodies_are_bounded_and_named);
 
 async fn join(relay: &LocalRelay, token: &str, csr: &str) -> Answer {
-    let mut input = Machine::claiming(json!({"macs": [], "gpuUuids": []})).join_input();
+    static NUMBER: AtomicU32 = AtomicU32::new(1);
+    let mut input = Machine::new(NUMBER.fetch_add(1, Ordering::Relaxed)).join_input();
     input["csr"] = json!(csr);
     relay.call_as(token, "node/join", &input).await
 }
@@ -114,7 +116,7 @@ async fn bodies_are_bounded_and_named(database: Database) {
         ("csr", json!(7), "csr"),
         ("identity", json!([]), "identity"),
         ("agent", json!({"version": "1", "os": "x", "arch": "y", "extra": 1}), "agent.extra"),
-        ("proof", json!({"challengeId": "x"}), "proof"),
+        ("proof", json!({"challengeId": "x"}), "proof.secret"),
         ("identity", json!({"macs": vec!["00:00:00:00:00:01"; 65]}), "identity.macs"),
     ] {
         let mut bad = input.clone();
@@ -126,7 +128,7 @@ async fn bodies_are_bounded_and_named(database: Database) {
     let mut huge = input.clone();
     huge["identity"]["hostname"] = json!("h".repeat(300_000));
     assert_eq!(outcome(&world.relay.call_as(&token, "node/join", &huge).await), "PAYLOAD_TOO_LARGE");
-    // An odd identity never refuses a join.
+    // An odd identity never refuses a join: at most a person looks at it.
     let mut odd = input;
     odd["identity"] = json!({"productUuid": "\u{0}\u{1}", "serial": "s".repeat(5000), "macs": ["é"], "gpuUuids": [""], "hostname": "\n"});
     let answer = world.relay.call_as(&token, "node/join", &odd).await;
