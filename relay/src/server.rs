@@ -100,6 +100,8 @@ pub struct Relay {
     tls: Arc<Tls>,
     listener: TcpListener,
     address: SocketAddr,
+    /// Of the server certificate that it began with.
+    dates: upkeep::Dates,
     _lock: File,
 }
 
@@ -135,6 +137,7 @@ impl Relay {
         let certificate = authority
             .issue_relay(&names, clock.now())
             .map_err(ServeError::start("issuing the relay's own certificate"))?;
+        let dates = upkeep::Dates::of(&certificate);
         let tls =
             Tls::new(certificate, authority.trust(), &clock).map_err(ServeError::start("setting up TLS"))?;
         let relay = Context {
@@ -152,7 +155,7 @@ impl Relay {
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
         let app = Arc::new(App { relay: Arc::new(relay), registry, url, crls: Crls::default() });
-        Ok(Self { settings, app, tls: Arc::new(tls), listener, address, _lock: lock })
+        Ok(Self { settings, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
     }
 
     /// What the relay's calls reach; for tests that look behind the API.
@@ -172,11 +175,11 @@ impl Relay {
     /// # Errors
     /// The files that say where it is can't be written.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { settings, app, tls, listener, address, _lock } = self;
+        let Self { settings, app, tls, listener, address, dates, _lock } = self;
         let relay = app.relay.clone();
         let directory = settings.data_dir.clone();
         publish(&relay, &directory).await?;
-        let upkeep = upkeep::start(&settings, address, &app, &tls);
+        let upkeep = upkeep::start(&settings, address, &app, &tls, dates);
         let listen = directory.join("listen");
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
             .map_err(ServeError::file("writing", &listen))?;

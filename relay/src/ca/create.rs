@@ -88,6 +88,21 @@ impl Maker<'_> {
         self.ca(domain, CaName::Root, pem, key)
     }
 
+    /// The same root, key and name, with a certificate that begins now and ends as the one before; `None` where the key
+    /// is not here, or the name is not of our making.
+    pub(super) fn root_again(&self, root: &Ca) -> Result<Option<Ca>, CaError> {
+        let Some(sealed) = &root.record.sealed_key else { return Ok(None) };
+        let key = CaKey::open(self.ring, &root.record.id, sealed)?;
+        let not_after = root.validity().not_after;
+        let validity = Validity { not_after, ..Validity::starting(self.now, 0) };
+        let domain = root.record.domain;
+        let mut params = profile::ca(self.trust_domain, domain, CaName::Root, &mark_of(&key), validity)?;
+        profile::number(&mut params, self.random);
+        let again = self.ca(domain, CaName::Root, params.self_signed(&key)?.pem(), key)?;
+        // What was issued under the old one must lead to this one.
+        Ok((again.certificate.anchor.subject == root.certificate.anchor.subject).then_some(again))
+    }
+
     /// A new issuing CA under `root`, active.
     pub(super) fn issuing(&self, name: CaName, root: &Ca) -> Result<Ca, CaError> {
         let domain = root.record.domain;

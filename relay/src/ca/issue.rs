@@ -90,7 +90,7 @@ impl Authority {
         names: &[ServerName<'_>],
         now: Timestamp,
     ) -> Result<ServerCertificate, CaError> {
-        let issuer = self.active(CaName::Relay)?;
+        let issuer = self.signing(CaName::Relay, now)?;
         let signer = issuer.signer_at(now)?;
         let root = root_of(issuer, &self.roots)
             .ok_or(CaError::Incomplete { domain: Domain::Platform, name: CaName::Root })?;

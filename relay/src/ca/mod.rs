@@ -100,9 +100,7 @@ pub enum CaError {
     #[error(transparent)]
     Seal(#[from] SealError),
     /// The CA's own certificate does not hold now.
-    #[error(
-        "issue by CA {id}: its certificate holds from {not_before} to {not_after}, and it is {now}; check the clock, or rotate"
-    )]
+    #[error("issue by CA {id}: {}", not_valid(*not_before, *not_after, *now))]
     NotValidNow {
         /// The CA.
         id: String,
@@ -219,15 +217,24 @@ impl Authority {
         found.ok_or_else(|| CaError::UnknownIssuer { name: name.to_string() })
     }
 
-    /// The CA of that name that signs for machines: the newest that every relay can know by now, else the active one.
+    /// The CA of that name that signs for machines: the active one once every relay can know it, till then the newest
+    /// that they do know.
     fn settled(&self, name: CaName, now: Timestamp) -> Result<&Ca, CaError> {
-        let known = |ca: &&Ca| ca.record.not_before.plus_seconds(BACKDATE_SECONDS + SETTLE_SECONDS) <= now;
-        let usable = self
-            .issuers
-            .iter()
-            .filter(|ca| ca.record.name == name && ca.signer_at(now).is_ok())
-            .filter(known);
-        usable.max_by_key(|ca| ca.record.not_before).map_or_else(|| self.active(name), Ok)
+        let known = |ca: &Ca| ca.record.not_before.plus_seconds(BACKDATE_SECONDS + SETTLE_SECONDS) <= now;
+        self.holding(name, now, known).map_or_else(|| self.signing(name, now), Ok)
+    }
+
+    /// The CA of that name that signs: the active one, or, where that begins in the future because it was made by a clock
+    /// that stood ahead, the newest that holds now.
+    fn signing(&self, name: CaName, now: Timestamp) -> Result<&Ca, CaError> {
+        self.holding(name, now, |_| true).map_or_else(|| self.active(name), Ok)
+    }
+
+    /// Of those that can sign now and are so, the active one, else the newest.
+    fn holding(&self, name: CaName, now: Timestamp, so: impl Fn(&Ca) -> bool) -> Option<&Ca> {
+        let usable =
+            self.issuers.iter().filter(|ca| ca.record.name == name && ca.signer_at(now).is_ok() && so(ca));
+        usable.max_by_key(|ca| (ca.is_active(), ca.record.not_before))
     }
 
     /// An issuing CA by its id, or the active one by its name.
@@ -245,6 +252,20 @@ fn one_active(cas: &[Ca], domain: Domain, name: CaName) -> Result<&Ca, CaError> 
         (Some(ca), None) => Ok(ca),
         _ => Err(CaError::Incomplete { domain, name }),
     }
+}
+
+/// What is wrong with a CA's dates, and the remedy for either cause: nobody can tell a wrong clock from a wrong CA.
+fn not_valid(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -> String {
+    if now < not_before {
+        return format!(
+            "it begins {not_before}, and this clock says {now}: if the clock is behind, set it; if it is right, the CA was \
+             made by one that stood ahead: run `relay ca rotate`, which replaces what does not hold now"
+        );
+    }
+    format!(
+        "it ended {not_after}, and this clock says {now}: if the clock is ahead, set it; if it is right, run `relay ca \
+         rotate`, which replaces what does not hold now"
+    )
 }
 
 fn pin_of(root: &Ca) -> String {

@@ -4,6 +4,11 @@
 //! every relay has taken the new one over, and stays trusted until what it issued can't be renewed any more. A root is announced first (in every bundle, signing
 //! nothing) until every machine must have seen it, then takes over. Roots whose key is offline are never
 //! touched: what is due under them is answered as waiting.
+//!
+//! The time may be wrong, though callers ask for what is [`Demand::Due`] only by a clock that has held
+//! ([`crate::clock::Watch`]). So a CA that begins in the future is left alone: either this clock is behind, or another was
+//! ahead when it was made, and only a person knows which ([`Demand::Needed`]); meanwhile the one before it signs. And nothing
+//! is dropped in the turn that replaces it: its successor must have been there for as long as the overlap is.
 
 use super::{
     CaError, CaRecord,
@@ -30,6 +35,8 @@ pub const SETTLE_SECONDS: i64 = 180;
 pub enum Demand {
     /// What is due.
     Due,
+    /// What is due, and what begins in the future: whoever asks vouches for the clock.
+    Needed,
     /// What is due, and this issuing CA at once.
     Issuer(CaName),
     /// What is due, and announce a new root of this domain at once.
@@ -47,6 +54,11 @@ pub enum Change {
     /// A new root is announced.
     Announced {
         /// The new root.
+        id: String,
+    },
+    /// A root that began in the future has another certificate, for the same key and name.
+    Reissued {
+        /// The root.
         id: String,
     },
     /// An announced root signs; the old one overlaps.
@@ -93,6 +105,7 @@ pub fn rotate(
     let maker = Maker { trust_domain, now, ring, random };
     let mut round = Round { maker, demand, roots, issuers, changes: Vec::new() };
     for domain in Domain::ALL {
+        round.begin_root(domain)?;
         round.root(domain)?;
     }
     for name in CaName::ISSUING {
@@ -112,6 +125,22 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
+    /// Lets a root begin now that was made while a clock stood ahead, if it is one of our making. Its pin stays.
+    fn begin_root(&mut self, domain: Domain) -> Result<(), CaError> {
+        let now = self.maker.now;
+        let future =
+            |ca: &&mut Ca| ca.record.domain == domain && ca.is_active() && ca.validity().not_before > now;
+        if self.demand != Demand::Needed {
+            return Ok(());
+        }
+        let Some(root) = self.roots.iter_mut().find(future) else { return Ok(()) };
+        if let Some(again) = self.maker.root_again(root)? {
+            *root = again;
+            self.changes.push(Change::Reissued { id: root.record.id.clone() });
+        }
+        Ok(())
+    }
+
     /// Announces a root that is due, or lets an announced one take over.
     fn root(&mut self, domain: Domain) -> Result<(), CaError> {
         let now = self.maker.now;
@@ -141,19 +170,13 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// Replaces an issuing CA that is due, demanded, or not under the active root.
+    /// Replaces an issuing CA that is due, demanded, needed, or not under the active root.
     fn issuer(&mut self, name: CaName) -> Result<(), CaError> {
         let Some(domain) = name.domain() else { return Ok(()) };
         let Some(root) = self.roots.iter().find(|ca| ca.record.domain == domain && ca.is_active()) else {
             return Ok(());
         };
-        let is_current = |ca: &&mut Ca| ca.record.name == name && ca.is_active();
-        let keeps = self.issuers.iter_mut().find(is_current).is_some_and(|active| {
-            active.is_signed_by(root)
-                && !active.validity().is_due(self.maker.now)
-                && self.demand != Demand::Issuer(name)
-        });
-        if keeps {
+        if self.keeps(name, root) {
             return Ok(());
         }
         if root.signer().is_none() {
@@ -161,17 +184,40 @@ impl Round<'_> {
             return Ok(());
         }
         let made = self.maker.issuing(name, root)?;
+        let is_current = |ca: &&mut Ca| ca.record.name == name && ca.is_active();
         self.issuers.iter_mut().filter(is_current).for_each(overlap);
         self.changes.push(Change::Issued { id: made.record.id.clone() });
         self.issuers.push(made);
         Ok(())
     }
 
+    /// Whether the active issuing CA of this name stays the active one.
+    fn keeps(&self, name: CaName, root: &Ca) -> bool {
+        let now = self.maker.now;
+        let all = || self.issuers.iter().filter(|ca| ca.record.name == name);
+        let Some(active) = all().find(|ca| ca.is_active()) else { return false };
+        let has_begun = active.validity().not_before <= now;
+        // Until it begins, the one before it signs.
+        let before = || all().filter(|ca| ca.validity().holds(now)).max_by_key(|ca| ca.record.not_before);
+        let signs = if has_begun { active } else { before().unwrap_or(active) };
+        active.is_signed_by(root)
+            && !signs.validity().is_due(now)
+            && self.demand != Demand::Issuer(name)
+            && (has_begun || self.demand != Demand::Needed)
+    }
+
     /// Drops issuing CAs whose certificates are all past renewal, then roots with nothing left under them.
     fn drop_ended(&mut self) {
         let now = self.maker.now;
+        let grown = |ca: &&Ca| ca.record.not_before.plus_seconds(BACKDATE_SECONDS + OVERLAP_SECONDS) <= now;
+        let grown: Vec<CaRecord> = self.issuers.iter().filter(grown).map(|ca| ca.record.clone()).collect();
+        let succeeds = |old: &CaRecord, new: &CaRecord| {
+            new.name == old.name && new.not_before >= old.not_before && new.id != old.id
+        };
         let ended = |ca: &mut Ca| {
-            ca.record.state == CaState::Overlap && ca.record.not_after.plus_seconds(OVERLAP_SECONDS) < now
+            ca.record.state == CaState::Overlap
+                && ca.record.not_after.plus_seconds(OVERLAP_SECONDS) < now
+                && grown.iter().any(|other| succeeds(&ca.record, other))
         };
         let mut dropped: Vec<Ca> = self.issuers.extract_if(.., ended).collect();
         let issuers = &self.issuers;

@@ -68,11 +68,11 @@ async fn show(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Res
 
 async fn rotate(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<String, OpenError> {
     let demand = match flags.get_one::<String>("which").map(String::as_str) {
-        None => Demand::Due,
+        None => Demand::Needed,
         Some("platform-root") => Demand::Root(Domain::Platform),
         Some("tenant-root") => Demand::Root(Domain::Tenant),
         // clap lets no other words through than ROTATABLE, whose others are issuing CAs.
-        Some(name) => name.parse().map_or(Demand::Due, Demand::Issuer),
+        Some(name) => name.parse().map_or(Demand::Needed, Demand::Issuer),
     };
     let Opened { store, keys, installation } = local::open(settings).await?;
     let rotator = Rotator {
@@ -102,6 +102,9 @@ fn told(change: &Change) -> String {
             format!(
                 "{id} is announced: machines learn it with their next certificate, and it signs in 60 days"
             )
+        }
+        Change::Reissued { id } => {
+            format!("{id} has a certificate that holds now, for the same key: its pin stays as it is")
         }
         Change::Promoted { id } => format!("{id} signs from now on"),
         Change::Dropped { id } => format!("{id} is trusted no more"),

@@ -1,9 +1,13 @@
 //! What the relay does by itself while it serves: write heartbeats, renew its certificate and bootstrap
 //! credentials, rotate CAs, forget what is over, show metrics.
+//!
+//! What can't be undone (a rotation, a CA dropped, a row forgotten) waits for a wall clock that has held ([`Watch`]): a clock
+//! that is wrong for a minute must do no damage that outlasts it.
 
 use crate::{
     auth::bootstrap,
-    ca::{self, Authority, Demand, Domain},
+    ca::{self, Authority, CaRecord, Demand, Domain, ServerCertificate},
+    clock::{Sight, Watch},
     config::Settings,
     context::Context,
     fault::{Fault, chain},
@@ -14,7 +18,7 @@ use crate::{
     },
     join::queue,
     rotation::{self, Rotator},
-    store::{certificates, credentials, idempotency, join_requests, nodes},
+    store::{StoreError, authorities, certificates, credentials, idempotency, join_requests, nodes},
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
@@ -43,20 +47,20 @@ const CERTIFICATES_SECONDS: i64 = 60 * 86_400;
 const REQUESTS_SECONDS: i64 = 90 * 86_400;
 
 /// Starts all of it; it ends when the answer is dropped.
-pub(super) fn start(settings: &Settings, address: SocketAddr, app: &Arc<App>, tls: &Arc<Tls>) -> JoinSet<()> {
+pub(super) fn start(
+    settings: &Settings,
+    address: SocketAddr,
+    app: &Arc<App>,
+    tls: &Arc<Tls>,
+    dates: Dates,
+) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let relay = app.relay.clone();
     tasks.spawn(every(HEARTBEATS, "writing heartbeats", move || {
         let relay = relay.clone();
         async move { relay.heartbeats.write(&relay.store).await }
     }));
-    let house = Arc::new(House {
-        relay: app.relay.clone(),
-        tls: tls.clone(),
-        names: server_names(settings, address),
-        directory: settings.data_dir.clone(),
-        shown: Mutex::new(Shown::default()),
-    });
+    let house = Arc::new(House::new(settings, address, app, tls, dates));
     tasks.spawn(every(HOUSEKEEPING, "housekeeping", move || {
         let house = house.clone();
         async move { house.keep().await }
@@ -110,26 +114,68 @@ struct House {
     tls: Arc<Tls>,
     names: Vec<ServerName<'static>>,
     directory: PathBuf,
+    watch: Mutex<Watch>,
     shown: Mutex<Shown>,
 }
 
-/// What the relay shows of itself since the last exchange; nothing before the first turn, which exchanges all of it.
-#[derive(Default)]
+/// What the relay shows of itself since the start or the last exchange.
 struct Shown {
     /// The CAs by whose state it was made.
     cas: Vec<String>,
-    /// When the server certificate is to be exchanged.
-    renew_at: Option<Timestamp>,
+    /// The server certificate's dates.
+    certificate: Dates,
+}
+
+/// The dates of a server certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dates {
+    not_before: Timestamp,
+    not_after: Timestamp,
+}
+
+impl Dates {
+    pub(super) fn of(certificate: &ServerCertificate) -> Self {
+        Self { not_before: certificate.not_before, not_after: certificate.not_after }
+    }
+
+    /// Whether the certificate still does. One that does not hold is exchanged at once, whichever way the clock was
+    /// put; one that is only due waits for a clock that is trusted, lest a wrong one exchanges it for one of the future.
+    fn serves(self, now: Timestamp, trusted: bool) -> bool {
+        let life = self.not_after.since(self.not_before).as_secs();
+        let due = self.not_before.plus_seconds(i64::try_from(life / 3 * 2).unwrap_or(0));
+        self.not_before <= now && now <= self.not_after && !(trusted && due <= now)
+    }
 }
 
 impl House {
+    /// What a start leaves behind: what `tls` shows has these dates.
+    fn new(settings: &Settings, address: SocketAddr, app: &App, tls: &Arc<Tls>, dates: Dates) -> Self {
+        let house = Self {
+            relay: app.relay.clone(),
+            tls: tls.clone(),
+            names: server_names(settings, address),
+            directory: settings.data_dir.clone(),
+            watch: Mutex::new(Watch::default()),
+            shown: Mutex::new(Shown { cas: faces(&app.relay.ca.load()), certificate: dates }),
+        };
+        house.look();
+        house
+    }
+
     async fn keep(&self) -> Result<(), Fault> {
         let relay = &self.relay;
-        rotate(relay, Demand::Due).await?;
-        self.show(&relay.ca.load())?;
+        let trusted = self.look().is_trusted();
+        if trusted {
+            rotate(relay, Demand::Due).await?;
+        } else {
+            adopt(relay).await?;
+        }
+        self.show(&relay.ca.load(), trusted)?;
         relay.limits.tidy();
-        queue::expire(relay).await?;
-        forget(relay).await?;
+        if trusted {
+            queue::expire(relay).await?;
+            forget(relay).await?;
+        }
         let counted = relay.store.read("metrics", (), |tx, ()| {
             Box::pin(async move {
                 let pending = join_requests::count_pending(tx).await?;
@@ -145,19 +191,40 @@ impl House {
         Ok(())
     }
 
-    /// Presents a fresh server certificate where the old one has lived two thirds of its life. Where a CA is another,
-    /// also trusts what is there now, and writes the bundles. What failed is tried again at the next turn.
-    fn show(&self, ca: &Authority) -> Result<(), Fault> {
+    /// Looks at the clocks, and says once what follows from a step.
+    fn look(&self) -> Sight {
+        let clock = &self.relay.clock;
+        let sight =
+            self.watch.lock().unwrap_or_else(PoisonError::into_inner).look(clock.now(), clock.since_boot());
+        match sight {
+            Sight::Stepped(seconds) => tracing::warn!(
+                seconds,
+                "the wall clock was put ahead (back, if negative) beside the time since boot: until it has held for an \
+                 hour, no CA is rotated or dropped, and nothing is forgotten; if it is wrong now, set it, and keep it by NTP"
+            ),
+            Sight::TrustedAgain => {
+                tracing::info!(
+                    "the wall clock has held, or is back: CAs are rotated again, and what is over is forgotten"
+                );
+            }
+            Sight::Trusted | Sight::Holding => {}
+        }
+        sight
+    }
+
+    /// Presents a fresh server certificate where the old one has lived two thirds of its life, or does not hold now. Where
+    /// a CA is another, also trusts what is there now, and writes the bundles. What failed is tried again at the next turn.
+    fn show(&self, ca: &Authority, trusted: bool) -> Result<(), Fault> {
         let now = self.relay.clock.now();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let cas = faces(ca);
-        if cas == shown.cas && shown.renew_at.is_some_and(|at| now < at) {
+        if cas == shown.cas && shown.certificate.serves(now, trusted) {
             return Ok(());
         }
         let certificate = ca
             .issue_relay(&self.names, now)
             .map_err(Fault::internal("issuing the relay's own certificate"))?;
-        let next = renewal_of(certificate.not_before, certificate.not_after);
+        let dates = Dates::of(&certificate);
         self.tls
             .replace_trust(ca.trust())
             .map_err(Fault::internal::<TlsError>("exchanging the trusted CAs"))?;
@@ -166,15 +233,9 @@ impl House {
             .map_err(Fault::internal::<TlsError>("exchanging the certificate"))?;
         write_bundles(ca, &self.directory)
             .map_err(|(_, error)| Fault::internal::<io::Error>("writing the trust bundles")(error))?;
-        *shown = Shown { cas, renew_at: Some(next) };
+        *shown = Shown { cas, certificate: dates };
         Ok(())
     }
-}
-
-/// Two thirds of a life.
-fn renewal_of(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
-    let life = not_after.since(not_before).as_secs();
-    not_before.plus_seconds(i64::try_from(life / 3 * 2).unwrap_or(0))
 }
 
 /// What is shown of the CAs: which there are, which of them sign, which roots are trusted.
@@ -203,10 +264,23 @@ pub(super) async fn rotate(relay: &Context, demand: Demand) -> Result<Vec<ca::Ch
         actor: "relay",
     };
     let rotation = rotation::rotate(&relay.store, &rotator, demand, relay.clock.now()).await?;
-    let authority = Authority::open(&domain, rotation.records, &relay.keys, &relay.random)
+    take_over(relay, rotation.records)?;
+    Ok(rotation.changes)
+}
+
+/// Takes over the CAs that are in the store, and changes none.
+async fn adopt(relay: &Context) -> Result<(), Fault> {
+    let records: Result<_, StoreError> =
+        relay.store.read("CAs", (), |tx, ()| Box::pin(authorities::all(tx))).await;
+    take_over(relay, records?)
+}
+
+fn take_over(relay: &Context, records: Vec<CaRecord>) -> Result<(), Fault> {
+    let domain = relay.ca.load().trust_domain().clone();
+    let authority = Authority::open(&domain, records, &relay.keys, &relay.random)
         .map_err(Fault::internal("opening the CAs"))?;
     relay.ca.store(Arc::new(authority));
-    Ok(rotation.changes)
+    Ok(())
 }
 
 async fn forget(relay: &Context) -> Result<(), Fault> {
@@ -246,3 +320,6 @@ async fn metrics(State(relay): State<Arc<Context>>) -> Response {
     let text = relay.metrics.render().into_bytes();
     problem::answer(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
 }
+
+#[cfg(test)]
+mod tests;

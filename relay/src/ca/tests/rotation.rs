@@ -152,3 +152,65 @@ fn fifteen_years_of_daily_rotation_never_leave_a_relay_without_a_ca() {
     }
     assert_eq!(roots.len(), 2 * 3);
 }
+
+#[test]
+fn a_ca_that_begins_in_the_future_is_left_alone_but_for_who_vouches_for_the_clock() {
+    let first = records();
+    let ahead = now().plus_seconds(400 * DAY);
+    let rotated = turn(first.clone(), Demand::Due, ahead).records;
+    // What it replaced is not dropped in the same turn, though it is long past its overlap by that clock.
+    assert_eq!(rotated.len(), first.len() + 4);
+    let authority = open(rotated.clone()).unwrap();
+    // The clock is right again: the CAs from before sign, and are believed.
+    let issued = issue(&authority, Profile::Node);
+    assert_eq!(issued.issuer, first[3].id);
+    authority.trust().judge(&der(&issued.certificate_pem), &[der(&issued.chain_pem)], now()).unwrap();
+    authority.issue_relay(&[], now()).unwrap();
+    assert_eq!(turn(rotated.clone(), Demand::Due, now()).changes, vec![]);
+    // They are replaced in their time, so that the future leaves no gap.
+    let due = now().plus_seconds(300 * DAY);
+    assert_eq!(turn(rotated.clone(), Demand::Due, due).changes.len(), 4);
+    // Or at once, where somebody says so; the CAs of the future never sign in the place of active ones.
+    let needed = turn(rotated, Demand::Needed, now());
+    assert_eq!(needed.changes.len(), 4);
+    assert_eq!(turn(needed.records.clone(), Demand::Needed, now()).changes, vec![]);
+    let later = now().plus_seconds(200 * DAY);
+    let authority = open(needed.records.clone()).unwrap();
+    let issued = authority.issue_node(Profile::Node, &key(), &pool(), &node(), later, 86_400).unwrap();
+    assert_eq!(issued.issuer, active(&needed.records, Domain::Platform, CaName::Node).id);
+}
+
+#[test]
+fn a_first_start_by_a_clock_that_stood_ahead_is_put_right_and_keeps_its_pin() {
+    let ahead = now().plus_seconds(4000 * DAY);
+    let first = create(&trust_domain(), Roots::drawn(), ahead, &ring(), &random()).unwrap();
+    let refused = open(first.clone()).unwrap().issue_relay(&[], now());
+    let text = refused.err().unwrap().to_string();
+    assert!(text.contains("if the clock is behind") && text.contains("relay ca rotate"), "{text}");
+    assert_eq!(turn(first.clone(), Demand::Due, now()).changes, vec![]);
+    let needed = turn(first.clone(), Demand::Needed, now());
+    let reissued = needed.changes.iter().filter(|change| matches!(change, Change::Reissued { .. })).count();
+    assert_eq!((reissued, needed.changes.len()), (2, 6));
+    let (before, after) = (open(first).unwrap(), open(needed.records.clone()).unwrap());
+    assert_eq!(after.pin().unwrap(), before.pin().unwrap());
+    after.issue_relay(&[], now()).unwrap();
+    let issued = after.issue_node(Profile::NodeTenant, &key(), &pool(), &node(), now(), 86_400).unwrap();
+    after.trust().judge(&der(&issued.certificate_pem), &[der(&issued.chain_pem)], now()).unwrap();
+    assert_eq!(turn(needed.records, Demand::Needed, now()).changes, vec![]);
+}
+
+#[test]
+fn a_root_of_your_own_that_begins_in_the_future_is_not_renamed() {
+    let mut records =
+        create(&trust_domain(), Roots::drawn(), now().plus_seconds(DAY), &ring(), &random()).unwrap();
+    for record in &mut records {
+        record.sealed_key = record.sealed_key.take().filter(|_| record.name != CaName::Root);
+    }
+    let refused = turn(records.clone(), Demand::Needed, now());
+    assert_eq!(refused.records, records);
+    assert!(
+        refused.changes.iter().all(|change| matches!(change, Change::Waiting { .. })),
+        "{:?}",
+        refused.changes
+    );
+}

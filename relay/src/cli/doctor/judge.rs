@@ -20,6 +20,9 @@ const SPACE_WRONG: u64 = 100 << 20;
 /// Less than this is soon too little, in bytes.
 const SPACE_SOON: u64 = 1 << 30;
 
+/// What helps where a CA does not hold now.
+const ROTATE_OR_SET: &str = "if this clock is wrong, set it; if it is right, run `relay ca rotate`, which replaces what does not hold now";
+
 /// How a finding counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
@@ -151,19 +154,19 @@ pub(super) fn ca(record: &CaRecord, now: Timestamp) -> Finding {
     let until = humane::relative(record.not_after, now);
     if record.not_before > now.plus_seconds(CLOCK_SLACK_SECONDS) {
         let begins = humane::relative(record.not_before, now);
-        let text = format!("{name} begins {begins}: this clock is behind the one that made it");
-        return Finding::wrong("CA", text, "set the clock");
+        let text = format!("{name} begins {begins}: this clock is behind, or the one that made it was ahead");
+        // Another one signs in its place; it goes when its time is over.
+        if record.state == CaState::Overlap {
+            return Finding::note("CA", text, "nothing, if this clock is right");
+        }
+        return Finding::wrong("CA", text, ROTATE_OR_SET);
     }
     if record.state != CaState::Active {
         return Finding::good("CA", format!("{name} ({}), ends {until}", record.state));
     }
     if record.not_after <= now {
         let text = format!("{name} ended {until}: nothing that it signed holds");
-        return Finding::wrong(
-            "CA",
-            text,
-            "check the clock; else start the relay, which rotates what is due",
-        );
+        return Finding::wrong("CA", text, ROTATE_OR_SET);
     }
     if record.not_after <= now.plus_seconds(CA_SOON_SECONDS) {
         let remedy =
@@ -203,8 +206,11 @@ mod tests {
             (60, 100 * 86_400, CaState::Active, Mark::Good),
             (61, 100 * 86_400, CaState::Active, Mark::Wrong),
             (61, 100 * 86_400, CaState::Announced, Mark::Wrong),
+            (61, 100 * 86_400, CaState::Overlap, Mark::Note),
         ] {
-            assert_eq!(ca(&record(begins, ends, state), NOW).mark, mark, "{begins} {ends} {state}");
+            let finding = ca(&record(begins, ends, state), NOW);
+            assert_eq!(finding.mark, mark, "{begins} {ends} {state}");
+            assert_eq!(finding.remedy.contains("relay ca rotate"), matches!(mark, Mark::Wrong | Mark::Warn));
         }
     }
 

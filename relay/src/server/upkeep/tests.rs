@@ -1,0 +1,161 @@
+//! Housekeeping by a clock that a test puts to any time.
+
+use super::*;
+use crate::{clock::Clock, config, random::Random, server::Relay};
+
+const DAY: i64 = 86_400;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A relay that does not serve, and its housekeeping, which goes by turns.
+struct World {
+    house: House,
+    clock: Clock,
+    _relay: Relay,
+    _home: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let clock = Clock::manual(Timestamp::from_seconds(1_780_000_000));
+        let relay = Relay::start(settings(home.path()), clock.clone(), Random::seeded(5)).await.unwrap();
+        let house = House::new(&relay.settings, relay.address, &relay.app, &relay.tls, relay.dates);
+        bootstrap::renew(&house.relay, &home.path().join("bootstrap")).await.unwrap();
+        Self { house, clock, _relay: relay, _home: home }
+    }
+
+    /// One whose first hour is over.
+    async fn trusting() -> Self {
+        let world = Self::new().await;
+        world.keep().await;
+        world.pass(HOUR).await;
+        world
+    }
+
+    async fn keep(&self) {
+        self.house.keep().await.unwrap();
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.clock.advance(time);
+        self.keep().await;
+    }
+
+    /// The server certificate that is shown.
+    fn shown(&self) -> Dates {
+        self.house.shown.lock().unwrap().certificate
+    }
+
+    fn holds(&self) -> bool {
+        self.shown().serves(self.clock.now(), false)
+    }
+
+    fn cas(&self) -> Vec<String> {
+        faces(&self.house.relay.ca.load())
+    }
+
+    async fn credentials(&self) -> i64 {
+        let counted = self.house.relay.store.read("count", (), |tx, ()| {
+            Box::pin(async move {
+                let rows = tx.fetch_all("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM credentials", &[]).await?;
+                rows.first().unwrap().integer("n")
+            })
+        });
+        counted.await.unwrap()
+    }
+}
+
+fn settings(home: &Path) -> Settings {
+    let nowhere = home.join("no-relay.toml");
+    let flags = |key: &config::Key| match key.name {
+        "data_dir" => Some(home.display().to_string()),
+        "listen" | "metrics_listen" => Some("127.0.0.1:0".to_owned()),
+        _ => None,
+    };
+    let sources = config::Sources { file: None, default_file: &nowhere, env: &|_| None, flags: &flags };
+    Settings::load(&sources).unwrap()
+}
+
+#[tokio::test]
+async fn a_clock_that_is_wrong_for_a_minute_does_no_damage() {
+    for days in [5, 25, -25, 400, -400] {
+        let world = World::trusting().await;
+        let (cas, credentials) = (world.cas(), world.credentials().await);
+        let certificate = world.shown();
+        world.clock.step(days * DAY);
+        // Where no CA holds by then, the turn fails, and says so.
+        let _ = world.house.keep().await;
+        world.clock.advance(Duration::from_secs(60));
+        let _ = world.house.keep().await;
+        assert_eq!((world.cas(), world.credentials().await), (cas.clone(), credentials), "{days}");
+        if (0..30).contains(&days) {
+            assert_eq!(world.shown().not_after, certificate.not_after, "{days}: it still holds");
+        }
+        world.clock.step(-days * DAY);
+        world.keep().await;
+        assert!(world.holds(), "{days}: {:?} at {}", world.shown(), world.clock.now());
+        assert_eq!(world.cas(), cas, "{days}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_begins_in_the_future_is_exchanged_as_one_that_is_due_is() {
+    let world = World::trusting().await;
+    world.clock.step(31 * DAY);
+    world.keep().await;
+    assert!(world.holds(), "the one before has ended");
+    world.clock.step(-31 * DAY);
+    world.keep().await;
+    assert!(world.holds(), "{:?}", world.shown());
+    let before = world.shown();
+    world.pass(Duration::from_secs(19 * 86_400)).await;
+    assert_eq!(world.shown().not_after, before.not_after);
+    world.pass(Duration::from_secs(2 * 86_400)).await;
+    assert!(world.shown().not_after > before.not_after, "two thirds of its life are over");
+}
+
+#[tokio::test]
+async fn a_new_time_counts_once_it_has_held_for_an_hour() {
+    let world = World::trusting().await;
+    let (cas, credentials) = (world.cas(), world.credentials().await);
+    world.clock.step(250 * DAY);
+    world.keep().await;
+    world.pass(HOUR - Duration::from_secs(1)).await;
+    assert_eq!((world.cas(), world.credentials().await), (cas.clone(), credentials));
+    world.pass(Duration::from_secs(1)).await;
+    assert_ne!(world.cas(), cas);
+    assert_eq!(world.credentials().await, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_rotated_or_forgotten_in_the_first_hour() {
+    let world = World::new().await;
+    let cas = world.cas();
+    // Wrong within the first minute, before the first turn: seen as well, and what is shown stays.
+    let shown = world.shown();
+    world.clock.step(25 * DAY);
+    world.keep().await;
+    assert_eq!(world.shown(), shown);
+    world.clock.step(225 * DAY);
+    world.keep().await;
+    world.pass(HOUR - Duration::from_secs(1)).await;
+    assert_eq!((world.cas(), world.credentials().await), (cas, 2));
+}
+
+#[tokio::test]
+async fn what_another_relay_rotated_is_taken_over_meanwhile() {
+    let world = World::new().await;
+    let domain = world.house.relay.ca.load().trust_domain().clone();
+    let rotator = Rotator {
+        trust_domain: &domain,
+        provider_tenant: &world.house.relay.provider_tenant,
+        keys: &world.house.relay.keys,
+        random: &world.house.relay.random,
+        actor: "another",
+    };
+    let demand = Demand::Issuer(ca::CaName::Node);
+    rotation::rotate(&world.house.relay.store, &rotator, demand, world.clock.now()).await.unwrap();
+    let before = world.cas();
+    world.keep().await;
+    assert_eq!(world.cas().len(), before.len() + 1);
+}
