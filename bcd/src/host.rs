@@ -60,6 +60,60 @@ pub fn fraction(host: &dyn Host) -> f64 {
     }
 }
 
+/// How long the relay's time counts against the machine's own after it was last heard, in seconds (one day).
+const HEARD_SECONDS: u64 = 86_400;
+
+/// What this machine knows of the time, for judging the relay by it.
+///
+/// Two clocks, and either may be wrong: the wall clock, which whoever answers for a time server can put anywhere, and the
+/// relay's, which only the relay can, and which is as wrong as the relay's was. A certificate is good if it holds at some
+/// point between [`Clocks::earliest`] and [`Clocks::latest`]:
+///
+/// - It may begin as late as the **later** of both. A relay whose clock was behind is right again with its next certificate,
+///   and must not be refused by what it said before. Nobody gains: certificates of the future are made by nobody but the CA.
+/// - It must not have ended by the **relay's** time. Else whoever holds the key of an old server certificate would need no
+///   more than to turn the wall clock back. A relay that stood ahead, by more than its certificates live, is refused for
+///   that until it was not heard for a day; then the wall clock is as good as what the relay once said, as it is after a
+///   restart. (Whoever can keep a machine from its relay for a day, and turn its clock back, and has such a key, could
+///   as well wait for a restart.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// The machine's own time.
+    pub wall: Timestamp,
+    /// The relay's time, if it was heard.
+    pub relay: Option<Timestamp>,
+    /// Whether that counts against the machine's own.
+    pub is_fresh: bool,
+}
+
+impl Clocks {
+    /// No certificate may have ended by then.
+    #[must_use]
+    pub fn earliest(self) -> Timestamp {
+        match self.relay {
+            Some(relay) if self.is_fresh => relay,
+            Some(relay) => relay.min(self.wall),
+            None => self.wall,
+        }
+    }
+
+    /// Every certificate must have begun by then.
+    #[must_use]
+    pub fn latest(self) -> Timestamp {
+        self.relay.map_or(self.wall, |relay| relay.max(self.wall))
+    }
+}
+
+impl std::fmt::Display for Clocks {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "this machine's clock says {}", self.wall)?;
+        match self.relay {
+            Some(relay) => write!(out, ", the relay's, as it was last heard, {relay}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// The relay's time, carried on by the time since boot: a stepped wall clock does not matter, a suspension is noticed.
 #[derive(Debug, Default)]
 pub struct RelayClock {
@@ -84,6 +138,14 @@ impl RelayClock {
             }
             None => host.wall(),
         }
+    }
+
+    /// All that is known of the time.
+    #[must_use]
+    pub fn clocks(&self, host: &dyn Host) -> Clocks {
+        let heard = *self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = |(_, at): (_, Duration)| host.boot().saturating_sub(at).as_secs() < HEARD_SECONDS;
+        Clocks { wall: host.wall(), relay: heard.map(|_| self.now(host)), is_fresh: heard.is_some_and(fresh) }
     }
 
     /// How far the machine's clock is ahead of the relay's, in whole seconds; `None` before the relay was heard.
@@ -144,6 +206,30 @@ mod tests {
         System.random(&mut two).unwrap();
         assert_ne!(one, two);
         assert!((0.0..1.0).contains(&fraction(&System)));
+    }
+
+    #[test]
+    fn what_counts_of_the_time_lies_between_both_clocks() {
+        let at = Timestamp::from_seconds;
+        for (relay, is_fresh, expected) in [
+            (None, false, (1000, 1000)),
+            (Some(900), true, (900, 1000)),
+            (Some(1100), true, (1100, 1100)),
+            (Some(900), false, (900, 1000)),
+            (Some(1100), false, (1000, 1100)),
+        ] {
+            let clocks = Clocks { wall: at(1000), relay: relay.map(at), is_fresh };
+            assert_eq!((clocks.earliest().seconds(), clocks.latest().seconds()), expected, "{clocks:?}");
+        }
+        let host = Fake::at(at(1000));
+        let clock = RelayClock::default();
+        assert_eq!(clock.clocks(&host).relay, None);
+        clock.hear(at(5000), &host);
+        host.pass(HEARD_SECONDS - 1);
+        assert!(clock.clocks(&host).is_fresh);
+        host.pass(1);
+        let clocks = clock.clocks(&host);
+        assert_eq!((clocks.relay, clocks.is_fresh), (Some(at(91_400)), false));
     }
 
     #[test]

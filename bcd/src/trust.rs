@@ -2,7 +2,11 @@
 //!
 //! With pins, the pinned certificate is the sole trust anchor of a full path validation. A chain that merely contains it
 //! is refused, and so is a certificate of a node: it carries no URI whose path is `/relay`, nor may it serve.
+//!
+//! Dates are judged by two clocks, the machine's and the relay's: [`Clocks`] has the rule and its reason. Where a date does
+//! not hold, both are told; which of them is wrong is said only where that is known.
 
+use crate::host::Clocks;
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -20,6 +24,8 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude
 
 /// The most certificates of a chain that are looked at.
 const MAX_CHAIN: usize = 10;
+/// A clock before this is wrong: 2026-01-01T00:00:00Z, when this program did not exist.
+const MADE: Timestamp = Timestamp::from_seconds(1_767_225_600);
 /// The path of the relay's URI.
 const RELAY_PATH: &str = "/relay";
 
@@ -85,24 +91,22 @@ pub enum TrustError {
         /// As seen.
         seen: String,
     },
-    /// The certificate is good, but for a clock that is behind.
-    #[error(
-        "this machine's clock says {clock}, and the relay's certificate is good only from {not_before}: set the clock"
-    )]
+    /// The certificate is good, but for a clock that is behind, or one that was ahead when it was made.
+    #[error("the relay's certificate is good only from {not_before}; {clocks}: {}", which_is_off(clocks))]
     ClockBehind {
-        /// What the clock says.
-        clock: Timestamp,
+        /// What the clocks say.
+        clocks: Clocks,
         /// The certificate's notBefore.
         not_before: Timestamp,
     },
-    /// The certificate has run out, or the clock is ahead.
+    /// The certificate has run out, or a clock is ahead.
     #[error(
-        "the relay is not trusted: its certificate ended {not_after}, and this machine's clock says {clock}; check \
-         which of the two is wrong"
+        "the relay is not trusted: its certificate ended {not_after}; {clocks}: check which is wrong, the clock of this \
+         machine, that of the relay, or the certificate"
     )]
     Expired {
-        /// What the clock says.
-        clock: Timestamp,
+        /// What the clocks say.
+        clocks: Clocks,
         /// The certificate's notAfter.
         not_after: Timestamp,
     },
@@ -127,27 +131,27 @@ impl Policy {
         leaf: &CertificateDer<'_>,
         rest: &[CertificateDer<'_>],
         host: &ServerName<'_>,
-        now: Timestamp,
+        clocks: Clocks,
         algorithms: &WebPkiSupportedAlgorithms,
     ) -> Result<Option<String>, TrustError> {
         let rest = rest.get(..MAX_CHAIN).unwrap_or(rest);
         let anchors = self.anchors.choose(rest)?;
         let judge_at = |time: Timestamp| {
-            verify_path(leaf, rest, &anchors, time, algorithms)?;
+            verify_path(leaf, rest, &anchors, (time, clocks), algorithms)?;
             verify_name(leaf, host)?;
             self.verify_relay(leaf)
         };
-        let mut verdict = judge_at(now);
-        let mut not_before = None;
+        let mut verdict = judge_at(clocks.earliest());
+        let mut begins = clocks.earliest();
         // Each certificate of the path may begin later than the one before it.
         for _ in 0..MAX_CHAIN {
             let Err(TrustError::ClockBehind { not_before: later, .. }) = verdict else { break };
-            not_before = Some(later);
+            begins = later;
             verdict = judge_at(later);
         }
-        match (verdict, not_before) {
-            (Ok(_), Some(not_before)) => Err(TrustError::ClockBehind { clock: now, not_before }),
-            (verdict, _) => verdict,
+        match verdict {
+            Ok(_) if begins > clocks.latest() => Err(TrustError::ClockBehind { clocks, not_before: begins }),
+            verdict => verdict,
         }
     }
 
@@ -212,20 +216,20 @@ fn verify_path(
     leaf: &CertificateDer<'_>,
     rest: &[CertificateDer<'_>],
     anchors: &[TrustAnchor<'_>],
-    now: Timestamp,
+    (at, clocks): (Timestamp, Clocks),
     algorithms: &WebPkiSupportedAlgorithms,
 ) -> Result<(), TrustError> {
     let certificate = EndEntityCert::try_from(leaf).map_err(|e| TrustError::Unreadable(e.to_string()))?;
-    let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.seconds()).unwrap_or(0)));
+    let time = UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(at.seconds()).unwrap_or(0)));
     certificate
         .verify_for_usage(algorithms.all, anchors, rest, time, KeyUsage::server_auth(), None, None)
         .map(|_| ())
         .map_err(|error| match error {
             webpki::Error::CertNotValidYet { not_before, .. } => {
-                TrustError::ClockBehind { clock: now, not_before: timestamp(not_before) }
+                TrustError::ClockBehind { clocks, not_before: timestamp(not_before) }
             }
             webpki::Error::CertExpired { not_after, .. } => {
-                TrustError::Expired { clock: now, not_after: timestamp(not_after) }
+                TrustError::Expired { clocks, not_after: timestamp(not_after) }
             }
             other => TrustError::NoPath(format!("{other:?}")),
         })
@@ -237,6 +241,17 @@ fn verify_name(leaf: &CertificateDer<'_>, host: &ServerName<'_>) -> Result<(), T
         return Ok(());
     }
     Err(TrustError::NameMismatch { wanted: host.to_str().into_owned(), named: names(leaf)?.0 })
+}
+
+/// Which clock is off, as far as that is known, and what to do.
+fn which_is_off(clocks: &Clocks) -> &'static str {
+    if clocks.wall < MADE {
+        "this machine's clock is wrong, set it"
+    } else if clocks.relay.is_some() {
+        "the relay's clock has been put ahead since then; if this machine's is right, the relay's is wrong now"
+    } else {
+        "set this machine's clock, or, if it is right, the relay's"
+    }
 }
 
 fn timestamp(time: UnixTime) -> Timestamp {
@@ -280,19 +295,19 @@ fn trust_domain_of_relay(uri: &str) -> Option<String> {
 pub struct RelayVerifier {
     policy: Policy,
     algorithms: WebPkiSupportedAlgorithms,
-    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    clocks: Box<dyn Fn() -> Clocks + Send + Sync>,
     seen: Mutex<Option<String>>,
 }
 
 impl RelayVerifier {
-    /// By this policy and this clock. The handshake's own idea of the time is not used: it is the wall clock's.
+    /// By this policy and these clocks. The handshake's own idea of the time is not used: it is the wall clock's.
     #[must_use]
     pub fn new(
         policy: Policy,
         algorithms: WebPkiSupportedAlgorithms,
-        now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+        clocks: Box<dyn Fn() -> Clocks + Send + Sync>,
     ) -> Self {
-        Self { policy, algorithms, now, seen: Mutex::new(None) }
+        Self { policy, algorithms, clocks, seen: Mutex::new(None) }
     }
 
     /// The trust domain of the relay that was last found good.
@@ -317,7 +332,7 @@ impl ServerCertVerifier for RelayVerifier {
         _ocsp: &[u8],
         _wall: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.policy.judge(leaf, rest, host, (self.now)(), &self.algorithms) {
+        match self.policy.judge(leaf, rest, host, (self.clocks)(), &self.algorithms) {
             Ok(domain) => {
                 *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = domain;
                 Ok(ServerCertVerified::assertion())

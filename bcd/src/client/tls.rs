@@ -35,7 +35,7 @@ pub(super) fn connector(
 ) -> Result<(Arc<RelayVerifier>, TlsConnector), CallError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let (clock, host) = (Arc::clone(clock), Arc::clone(host));
-    let now = Box::new(move || clock.now(&*host));
+    let now = Box::new(move || clock.clocks(&*host));
     let verifier =
         Arc::new(RelayVerifier::new(policy.clone(), provider.signature_verification_algorithms, now));
     let builder = ClientConfig::builder_with_provider(provider)

@@ -228,6 +228,16 @@ async fn a_clock_in_1970_is_named_and_spends_nothing() {
 }
 
 #[tokio::test]
+async fn a_relay_whose_clock_stood_behind_is_taken_once_it_is_right() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    // Its certificate begins 5 minutes ago, long after what it said before.
+    node.hear(node.now().plus_seconds(-3 * 3600));
+    attempt(&mut node, identity()).await.unwrap();
+    assert!(node.clock.skew_seconds(&*node.host).unwrap().abs() < 3600);
+}
+
+#[tokio::test]
 async fn nobody_there_is_transient_and_names_the_address() {
     let (relay, machine) = (Relay::start().await, Machine::new());
     let mut settings = machine.settings(&relay);

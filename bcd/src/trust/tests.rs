@@ -22,7 +22,17 @@ fn judge_at(
     host: &str,
     now: Timestamp,
 ) -> Result<Option<String>, TrustError> {
-    policy.judge(leaf, rest, &ServerName::try_from(host.to_owned()).unwrap(), now, &algorithms())
+    judge_by(policy, leaf, rest, host, Clocks { wall: now, relay: None, is_fresh: false })
+}
+
+fn judge_by(
+    policy: &Policy,
+    leaf: &CertificateDer<'static>,
+    rest: &[CertificateDer<'static>],
+    host: &str,
+    clocks: Clocks,
+) -> Result<Option<String>, TrustError> {
+    policy.judge(leaf, rest, &ServerName::try_from(host.to_owned()).unwrap(), clocks, &algorithms())
 }
 
 fn judge(
@@ -179,7 +189,9 @@ fn a_clock_that_is_behind_is_blamed_only_if_nothing_else_is_wrong() {
     let early = System.wall().plus_seconds(-3600);
     let near = |time: Timestamp| time.since(not_before).as_secs() < 60;
     match judge_at(&pinned(&root), &leaf, &chain, "localhost", early) {
-        Err(TrustError::ClockBehind { clock, not_before }) => assert!(clock == early && near(not_before)),
+        Err(TrustError::ClockBehind { clocks, not_before }) => {
+            assert!(clocks.wall == early && near(not_before));
+        }
         other => panic!("{other:?}"),
     }
     // In 1970 even the CA's certificates are of the future.
@@ -199,7 +211,56 @@ fn an_expired_certificate_names_both_dates() {
     let (leaf, _) = Leaf::relay().issue(&issuing);
     let late = System.wall().plus_seconds(90_000);
     let error = judge_at(&pinned(&root), &leaf, &chain, "localhost", late).unwrap_err();
-    assert!(matches!(error, TrustError::Expired { clock, .. } if clock == late), "{error}");
+    assert!(matches!(error, TrustError::Expired { clocks, .. } if clocks.wall == late), "{error}");
+}
+
+#[test]
+fn either_clock_lets_a_certificate_begin_and_only_the_relays_lets_it_go_on() {
+    const HOUR: i64 = 3600;
+    let (root, issuing, chain) = pki();
+    // It begins 5 minutes ago, and ends in a day.
+    let (leaf, _) = Leaf::relay().issue(&issuing);
+    for (wall, relay, is_fresh, expected) in [
+        // The relay stood 3 hours behind and is right again.
+        (0, -3 * HOUR, true, "good"),
+        (-3 * HOUR, 0, true, "good"),
+        (-3 * HOUR, -3 * HOUR, true, "begins"),
+        // A stepped wall clock ends nothing, and revives nothing that has ended.
+        (100 * HOUR, 0, true, "good"),
+        (0, 100 * HOUR, true, "ended"),
+        // What the relay said long ago is no better than the wall clock.
+        (0, 100 * HOUR, false, "good"),
+        (100 * HOUR, 100 * HOUR, false, "ended"),
+    ] {
+        let at = |off: i64| System.wall().plus_seconds(off);
+        let clocks = Clocks { wall: at(wall), relay: Some(at(relay)), is_fresh };
+        let word = match judge_by(&pinned(&root), &leaf, &chain, "localhost", clocks) {
+            Ok(_) => "good",
+            Err(TrustError::ClockBehind { .. }) => "begins",
+            Err(TrustError::Expired { .. }) => "ended",
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(word, expected, "wall {wall}, relay {relay}");
+    }
+}
+
+#[test]
+fn which_clock_is_off_is_said_only_where_that_is_known() {
+    let not_before = Timestamp::parse("2027-01-01T00:00:00Z").unwrap();
+    let said = |wall: &str, relay: Option<&str>| {
+        let parse = |text: &str| Timestamp::parse(text).unwrap();
+        let clocks = Clocks { wall: parse(wall), relay: relay.map(parse), is_fresh: true };
+        TrustError::ClockBehind { clocks, not_before }.to_string()
+    };
+    let text = said("1970-01-01T00:00:07Z", None);
+    assert!(text.contains("1970-01-01") && text.contains("this machine's clock is wrong, set it"), "{text}");
+    let text = said("2026-12-01T00:00:00Z", None);
+    assert!(text.contains("set this machine's clock, or, if it is right, the relay's"), "{text}");
+    let text = said("2026-12-01T00:00:00Z", Some("2026-11-30T23:59:59Z"));
+    assert!(
+        text.contains("2026-11-30T23:59:59") && text.contains("relay's clock has been put ahead"),
+        "{text}"
+    );
 }
 
 #[test]
