@@ -16,6 +16,8 @@ use shared::{api::node::Issued, hex, time::Timestamp};
 use std::sync::Arc;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
+mod fit;
+
 /// A skew over this many seconds is reported.
 const MAX_SKEW_SECONDS: i64 = 60;
 
@@ -54,7 +56,10 @@ impl Node {
             let path = dir.path().display();
             tracing::warn!(%path, "the state is on {kind}: this machine will be a new one after its restart");
         }
+        fit::check_kept(&dir, &stored)?;
         let key = key::load_or_create(&dir, settings.tpm, &settings.tcti)?;
+        fit::check_same(&dir, &stored, &*key)?;
+        dir.export(&stored)?;
         let clock = Arc::new(RelayClock::default());
         let client = make_client(&settings, &dir, &stored, &clock, &host)?;
         let mut node = Self {

@@ -105,14 +105,31 @@ impl StateDir {
         &self.path
     }
 
-    /// What is remembered, and the files beside it brought in line.
+    /// What is remembered. Whoever finds it good brings the files beside it in line by [`StateDir::export`].
     ///
     /// # Errors
-    /// The state is damaged or newer, or a file can't be written.
+    /// The state is damaged or newer.
     pub fn load(&self) -> Result<Stored, StateError> {
-        let stored = read(&self.path)?;
-        self.export(&stored)?;
-        Ok(stored)
+        read(&self.path)
+    }
+
+    /// The error for a state that is not what bcd writes.
+    pub(crate) fn damaged(&self, what: String) -> StateError {
+        StateError::Damaged(self.path.join(STATE), what)
+    }
+
+    /// Whether a key of this machine is kept here, be it as a file or as what the TPM takes back.
+    ///
+    /// # Errors
+    /// That can't be seen.
+    pub fn has_key(&self) -> Result<bool, StateError> {
+        for file in [KEY, TPM_KEY] {
+            let path = self.path.join(file);
+            if path.try_exists().map_err(io_error("cannot look for", &path))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Remembers this.
@@ -170,8 +187,11 @@ impl StateDir {
         sync_folder(&self.path).map_err(io_error("cannot sync", &self.path))
     }
 
-    /// The files that others use, as the state says them. Those of a node that is over stay as evidence.
-    fn export(&self, stored: &Stored) -> Result<(), StateError> {
+    /// Brings the files that others use in line with the state. Those of a node that is over stay as evidence.
+    ///
+    /// # Errors
+    /// A file can't be written.
+    pub fn export(&self, stored: &Stored) -> Result<(), StateError> {
         let State::Enrolled(node) = &stored.state else { return Ok(()) };
         for (name, text, mode) in
             [(CERTIFICATE, &node.certificate, 0o644), (CA_BUNDLE, &node.ca_bundle, 0o644)]

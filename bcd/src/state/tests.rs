@@ -99,6 +99,7 @@ fn the_certificate_is_written_out_and_repaired_from_the_state() {
     assert!(!folder.path().join(CERTIFICATE).exists());
     dir.writes_left.set(usize::MAX);
     assert_eq!(dir.load().unwrap(), stored);
+    dir.export(&stored).unwrap();
     assert_eq!(fs::read_to_string(folder.path().join(CERTIFICATE)).unwrap(), "leaf\n");
     assert_eq!(fs::read_to_string(folder.path().join(CA_BUNDLE)).unwrap(), "root\n");
 }
