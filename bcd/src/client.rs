@@ -359,8 +359,8 @@ pub fn read_answer<O: DeserializeOwned>(
     if status == StatusCode::OK {
         return serde_json::from_slice(body).map_err(|_| odd("with a body that is none of this method"));
     }
-    let problem: Problem =
-        serde_json::from_slice(body).map_err(|_| odd("with a body that is no problem of the contract"))?;
+    let problem = Problem::read(status.as_u16(), body)
+        .ok_or_else(|| odd("with a body that is no problem of the contract"))?;
     let retry_after =
         retry_after.or(problem.retry_after_seconds.map(|seconds| Duration::from_secs(u64::from(seconds))));
     Err(CallError::Refused { problem: Box::new(problem), retry_after })

@@ -142,6 +142,8 @@ pub(crate) enum Fault {
     Garbage,
     /// Challenges the TPM: what the body is made into is the answer.
     Challenge(Arc<dyn Fn(&Value) -> Value + Send + Sync>),
+    /// Answers this.
+    Answer(u16, Value),
 }
 
 /// What came in.
@@ -283,6 +285,7 @@ impl Relay {
             }
             Some(Fault::Defer) => Ok(respond(StatusCode::OK, &deferral())),
             Some(Fault::Challenge(make)) => Ok(respond(StatusCode::OK, &make(&call.body))),
+            Some(Fault::Answer(status, value)) => Ok(respond(StatusCode::from_u16(status).unwrap(), &value)),
             Some(Fault::Garbage) => Ok(respond(StatusCode::BAD_GATEWAY, &json!("<html>"))),
             None => Ok(match self.judge(&mut book, &call) {
                 Ok(value) => respond(StatusCode::OK, &value),

@@ -1,6 +1,10 @@
 //! The wire error: RFC 9457 problem details with a code, and every bad field named.
+//!
+//! A relay sends the codes and reasons of its release and no others: they are enums. A client may be older than its relay,
+//! so it reads a problem by [`Problem::read`], which knows what to make of a word that is newer.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What went wrong, as a client's program reads it. One HTTP status each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,6 +62,23 @@ impl Code {
             Self::Internal => (500, "The relay failed"),
             Self::Unavailable => (503, "Try again later"),
         }
+    }
+
+    /// The code that an HTTP status stands for by itself; `None` if it is no error.
+    #[must_use]
+    pub const fn of_status(status: u16) -> Option<Self> {
+        Some(match status {
+            401 => Self::Unauthenticated,
+            403 => Self::PermissionDenied,
+            404 => Self::NotFound,
+            409 => Self::Conflict,
+            413 => Self::PayloadTooLarge,
+            429 => Self::ResourceExhausted,
+            400..=499 => Self::InvalidInput,
+            502..=504 => Self::Unavailable,
+            500..=599 => Self::Internal,
+            _ => return None,
+        })
     }
 
     /// The code as the wire says it, `INVALID_INPUT`.
@@ -221,6 +242,41 @@ impl Problem {
         }
     }
 
+    /// A problem as a relay of this release, an older or a newer one sent it with this HTTP status; `None` if it is no
+    /// problem of a relay.
+    ///
+    /// What it has beside its detail is taken as far as it is understood. A code that is not known counts as the one that
+    /// the status stands for, which says as much of whether another try may help. A reason that is not known counts as none
+    /// ([`Problem::reason`]): nobody stops for good for a reason that they don't know. Both words are added to the
+    /// detail, so that people see them.
+    #[must_use]
+    pub fn read(status: u16, body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let text = |name: &str| body.get(name).and_then(Value::as_str);
+        let (detail, said) = (text("detail")?, text("code")?);
+        let known = word::<Code>(said);
+        let of_status = Code::of_status(status);
+        let code = known.or(of_status)?;
+        let reason = text("reason").and_then(word::<Reason>);
+        let odd = [
+            text("reason").filter(|_| reason.is_none()).map(|word| format!(" (reason {word})")),
+            known.is_none().then(|| format!(" (code {said})")),
+        ];
+        let errors = body.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let seconds = body.get("retryAfterSeconds").and_then(Value::as_u64);
+        Some(Self {
+            kind: text("type").unwrap_or("about:blank").to_owned(),
+            title: text("title").unwrap_or_default().to_owned(),
+            status,
+            detail: odd.into_iter().flatten().fold(detail.to_owned(), |all, one| all + &one),
+            code,
+            reason,
+            errors: errors.iter().filter_map(|error| FieldError::deserialize(error).ok()).collect(),
+            request_id: text("requestId").map(str::to_owned),
+            retry_after_seconds: seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
+        })
+    }
+
     /// A refusal of a machine's call.
     #[must_use]
     pub fn refused(reason: Reason, detail: impl Into<String>) -> Self {
@@ -259,6 +315,11 @@ impl Problem {
     }
 }
 
+/// A word of the wire, if it is one of this release.
+fn word<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    T::deserialize(serde::de::value::BorrowedStrDeserializer::<serde::de::value::Error>::new(text)).ok()
+}
+
 impl std::fmt::Display for Problem {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{}: {}", self.code.as_str(), self.detail)
@@ -270,6 +331,7 @@ impl std::error::Error for Problem {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn codes_are_spelled_alike_everywhere() {
@@ -284,6 +346,68 @@ mod tests {
             assert_eq!(*reason as usize, at);
         }
         assert_eq!(Reason::ALL.len(), Reason::BadCsr as usize + 1);
+    }
+
+    #[test]
+    fn a_problem_of_this_release_is_read_as_it_was_written() {
+        for code in Code::ALL {
+            let status = code.status_and_title().0;
+            let problem = Problem::new(code, "x").with_errors(Problem::invalid_field("a.b", "c").errors);
+            let problem = Problem { request_id: Some("r-1".into()), ..problem };
+            assert_eq!(Problem::read(status, &serde_json::to_vec(&problem).unwrap()), Some(problem));
+            // Its status alone stands for something that is tried again, or not, as it is.
+            let of_status = Code::of_status(status).unwrap();
+            assert_eq!(of_status.status_and_title().0, status);
+        }
+        for reason in Reason::ALL {
+            let problem = Problem::refused(reason, "x");
+            let read = Problem::read(problem.status, &serde_json::to_vec(&problem).unwrap());
+            assert_eq!(read, Some(problem));
+        }
+    }
+
+    #[test]
+    fn what_a_newer_relay_says_is_shown_and_counts_by_its_status() {
+        let read = |status: u16, body: Value| Problem::read(status, body.to_string().as_bytes());
+        let frozen = read(
+            403,
+            json!({
+                "type": "about:blank", "title": "t", "status": 403, "detail": "the pool is frozen",
+                "code": "PERMISSION_DENIED", "reason": "poolFrozen", "instance": "/x", "errors": "odd",
+                "retryAfterSeconds": 99_999_999_999_u64,
+            }),
+        );
+        let frozen = frozen.unwrap();
+        assert_eq!((frozen.code, frozen.reason), (Code::PermissionDenied, None));
+        assert_eq!(frozen.detail, "the pool is frozen (reason poolFrozen)");
+        assert_eq!(frozen.retry_after_seconds, Some(u32::MAX));
+        for (status, code) in [
+            (409, Code::Conflict),
+            (418, Code::InvalidInput),
+            (429, Code::ResourceExhausted),
+            (500, Code::Internal),
+            (503, Code::Unavailable),
+            (504, Code::Unavailable),
+        ] {
+            let newer = json!({"detail": "why", "code": "PRECONDITION_FAILED"});
+            let newer = read(status, newer).unwrap();
+            assert_eq!((newer.code, newer.status), (code, status));
+            assert_eq!(newer.detail, "why (code PRECONDITION_FAILED)");
+        }
+    }
+
+    #[test]
+    fn what_is_no_problem_is_not_taken_for_one() {
+        let odd = json!({"detail": "x", "code": "PRECONDITION_FAILED"}).to_string();
+        for (status, body) in [
+            (502, "<html>"),
+            (502, "{}"),
+            (502, r#"{"detail": "x"}"#),
+            (502, r#"{"detail": 1, "code": "INTERNAL"}"#),
+            (302, &*odd),
+        ] {
+            assert_eq!(Problem::read(status, body.as_bytes()), None, "{status} {body}");
+        }
     }
 
     #[test]

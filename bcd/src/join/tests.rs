@@ -228,6 +228,29 @@ async fn a_clock_in_1970_is_named_and_spends_nothing() {
 }
 
 #[tokio::test]
+async fn a_reason_of_a_newer_relay_is_shown_and_stops_nobody_for_good() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    for (status, code, reason, exit) in [
+        (403, "PERMISSION_DENIED", "poolFrozen", Exit::Transient),
+        (409, "PRECONDITION_FAILED", "poolFrozen", Exit::Transient),
+        (401, "NO_SUCH_WORD", "poolFrozen", Exit::Token),
+        // What is known counts, whatever is new beside it.
+        (403, "NO_SUCH_WORD", "tokenExpired", Exit::Token),
+        (403, "NO_SUCH_WORD", "nodeBanned", Exit::Banned),
+    ] {
+        let problem = serde_json::json!({"detail": "WHY", "code": code, "reason": reason, "errors": 7});
+        relay.fault(Fault::Answer(status, problem));
+        let failure = fails(&mut node).await;
+        assert_eq!(failure.exit, exit, "{failure}");
+        assert!(failure.message.contains("WHY"), "{failure}");
+        let is_new = reason == "poolFrozen";
+        assert_eq!(failure.message.contains("poolFrozen"), is_new, "{failure}");
+        assert_eq!(node.stored.state.name(), if exit.is_final() { "final" } else { "joining" });
+    }
+}
+
+#[tokio::test]
 async fn a_relay_whose_clock_stood_behind_is_taken_once_it_is_right() {
     let (relay, machine) = (Relay::start().await, Machine::new());
     let mut node = machine.node(&relay);

@@ -114,7 +114,7 @@ impl Relay {
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|_| odd("the answer is no JSON".to_owned()));
         }
-        let read = if problem { serde_json::from_slice::<Problem>(&body).ok() } else { None };
+        let read = if problem { Problem::read(status.as_u16(), &body) } else { None };
         Err(read.map_or_else(
             || odd(format!("it answered {status} without a problem")),
             |problem| CallError::Problem(Box::new(problem)),

@@ -14,6 +14,12 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(again, problem);
         assert!(problem.to_string().starts_with(problem.code.as_str()));
     }
+    for status in [302, 400, 503] {
+        if let Some(problem) = Problem::read(status, data) {
+            let text = serde_json::to_vec(&problem).expect("a problem can be written");
+            assert_eq!(Problem::read(status, &text), Some(problem));
+        }
+    }
     if let Ok(identity) = serde_json::from_slice::<Identity>(data) {
         let text = serde_json::to_vec(&identity).expect("an identity can be written");
         let again: Identity = serde_json::from_slice(&text).expect("a written identity can be read");
