@@ -23,6 +23,7 @@ use crate::{
     tpm::{self, Tpm},
 };
 use clap::{Args, Parser, Subcommand};
+use shared::terminal::{harmless_json, shown_lines};
 use std::{
     io::{self, Write as _},
     path::PathBuf,
@@ -207,7 +208,7 @@ pub fn main(cli: &Cli) -> Exit {
         }),
     };
     result.unwrap_or_else(|failure| {
-        let _ = writeln!(io::stderr(), "bcd: {failure}");
+        let _ = writeln!(io::stderr(), "bcd: {}", shown_lines(&failure.to_string()));
         failure.exit
     })
 }
@@ -218,7 +219,7 @@ fn variable(name: &str) -> Option<String> {
 
 fn print(text: &str) -> Result<Exit, Failure> {
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    match write!(io::stdout(), "{text}{end}") {
+    match write!(io::stdout(), "{}{end}", shown_lines(text)) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::new(Exit::Transient, format!("cannot print: {error}")))
         }
@@ -228,7 +229,7 @@ fn print(text: &str) -> Result<Exit, Failure> {
 
 fn print_json(value: &impl serde::Serialize) -> Result<Exit, Failure> {
     let json = serde_json::to_string_pretty(value);
-    print(&json.map_err(|error| Failure::new(Exit::Transient, error))?)
+    print(&harmless_json(&json.map_err(|error| Failure::new(Exit::Transient, error))?))
 }
 
 /// To standard error; the journal has its own clock.

@@ -6,7 +6,10 @@ use crate::{
     client::CallError, csr::CsrError, key::KeyError, state::StateError, token::TokenError, tpm::TpmError,
     trust::TrustError,
 };
-use shared::problem::{Code, Problem, Reason};
+use shared::{
+    problem::{Code, Problem, Reason},
+    terminal::shown,
+};
 use std::{fmt, time::Duration};
 
 /// What a command came to; the exit codes of `bcd join` and `bcd run`.
@@ -127,18 +130,18 @@ impl Failure {
         };
         let details = problem.errors.iter().map(|error| format!("; {}: {}", error.field, error.message));
         let message = format!("the relay refuses: {}{}", problem.detail, details.collect::<String>());
-        Self {
-            exit,
-            // It ends up on terminals and in journals.
-            message: message.replace(char::is_control, " "),
-            retry_after,
-            code: Some(problem.code),
-        }
+        Self { exit, message, retry_after, code: Some(problem.code) }
     }
 
     /// A failed call, where the caller showed a token or a certificate.
     #[must_use]
     pub fn of_call(error: &CallError, with_certificate: bool) -> Self {
+        let failure = Self::of_error(error, with_certificate);
+        // What the other end says and what its certificate names ends up on terminals, in journals and in the state.
+        Self { message: shown(&failure.message), ..failure }
+    }
+
+    fn of_error(error: &CallError, with_certificate: bool) -> Self {
         match error {
             CallError::Refused { problem, retry_after } => {
                 Self::refused(problem, *retry_after, with_certificate)
@@ -252,6 +255,19 @@ mod tests {
         assert_eq!((join.exit, join.is_unknown_certificate()), (Exit::Token, false));
         let renewal = Failure::of_call(&error, true);
         assert_eq!((renewal.exit, renewal.is_unknown_certificate()), (Exit::Transient, true));
+    }
+
+    #[test]
+    fn nothing_that_the_other_end_says_steers_a_terminal() {
+        let bad = "A\u{1b}[2J\u{202e}evil\u{2066}\u{9b}31m\nB";
+        let problem = Problem::new(Code::InvalidInput, bad)
+            .with_errors(vec![FieldError { field: bad.into(), message: bad.into() }]);
+        let refused = CallError::Refused { problem: Box::new(problem), retry_after: None };
+        let names = TrustError::NameMismatch { wanted: "x".into(), named: vec![bad.into()] };
+        for error in [refused, names.into(), TrustError::NotARelay(vec![bad.into()]).into()] {
+            let text = Failure::of_call(&error, false).to_string();
+            assert!(text.contains("evil") && !text.chars().any(shared::terminal::steers), "{text:?}");
+        }
     }
 
     #[test]

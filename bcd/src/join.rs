@@ -8,8 +8,10 @@ use crate::{
 };
 use shared::{
     api::node::{Agent, Deferred, JOIN, JoinAnswer, JoinInput, Kubernetes},
+    bounded::{Name, TenantId},
     hardware::Identity,
     id::JoinTokenId,
+    terminal::shown,
 };
 use std::{fs::File, io::Read as _, time::Duration};
 
@@ -49,16 +51,18 @@ pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure>
     Err(proof::without_end())
 }
 
-/// What is known of a waiting join, and what to do about it.
+/// What is known of a waiting join, and what to do about it. The command is for pasting into a shell: ids that are not of
+/// the form that every relay gives are not put into it.
 #[must_use]
 pub fn describe(waiting: &Waiting) -> String {
-    format!(
-        "join request {id} waits for a person ({}); to approve it: relay join-requests approve {id} --tenant {} --pool {}",
-        waiting.reasons.join(", "),
-        waiting.tenant_id,
-        waiting.pool_id,
-        id = waiting.join_request_id,
-    )
+    let id = &waiting.join_request_id;
+    let reasons = shown(&waiting.reasons.join(", "));
+    let command = format!("relay join-requests approve {id}");
+    let place = match (waiting.tenant_id.parse::<TenantId>(), waiting.pool_id.parse::<Name>()) {
+        (Ok(tenant), Ok(pool)) => format!(" --tenant {tenant} --pool {pool}"),
+        _ => "; its tenant and pool are not shown: what the relay says of them is no id".to_owned(),
+    };
+    format!("join request {id} waits for a person ({reasons}); to approve it: {command}{place}")
 }
 
 /// The request to send: the one that is under way with this token, else a fresh one that is kept first.

@@ -15,7 +15,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
-use shared::time::Timestamp;
+use shared::{terminal::shown, time::Timestamp};
 use std::{
     convert::Infallible,
     fmt::Write as _,
@@ -115,7 +115,7 @@ impl Status {
         ];
         let mut text = String::new();
         for (name, value) in lines.into_iter().filter_map(|(name, value)| Some((name, value?))) {
-            let _ = writeln!(text, "{name:<18} {value}");
+            let _ = writeln!(text, "{name:<18} {}", shown(&value));
         }
         text
     }

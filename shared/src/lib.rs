@@ -14,6 +14,7 @@ pub mod hex;
 pub mod id;
 pub mod problem;
 pub mod secret;
+pub mod terminal;
 pub mod time;
 pub mod token;
 pub mod tpm;

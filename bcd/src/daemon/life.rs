@@ -15,7 +15,7 @@ use crate::{
     status::Status,
     token::Sources,
 };
-use shared::{hardware::Identity, time::Timestamp};
+use shared::{hardware::Identity, terminal::shown, time::Timestamp};
 use std::time::Duration;
 
 /// Something to do.
@@ -240,7 +240,7 @@ impl Life {
         self.is_confirmed = true;
         self.wants_renewal |= answer.renew;
         if let Some(message) = answer.message {
-            tracing::info!("the relay says: {}", message.replace(char::is_control, " "));
+            tracing::info!("the relay says: {}", shown(&message));
         }
         Ok(())
     }

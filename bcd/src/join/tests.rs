@@ -251,6 +251,29 @@ async fn a_reason_of_a_newer_relay_is_shown_and_stops_nobody_for_good() {
 }
 
 #[tokio::test]
+async fn what_the_relay_says_of_a_deferral_goes_into_no_shell_and_steers_no_terminal() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    relay.fault(Fault::Defer);
+    let command = "approve jr_";
+    let good = fails(&mut node).await.message;
+    assert!(good.contains(command) && good.ends_with("--tenant tenant-a --pool pool-a"), "{good}");
+    for (tenant, pool) in [("$(id)", "pool-a"), ("tenant-a", "\u{1b}[2J"), ("a b", "x;y")] {
+        let id = shared::id::JoinRequestId::derive(&[9; 32]);
+        let deferral = serde_json::json!({
+            "status": "deferred", "joinRequestId": id, "tenantId": tenant, "poolId": pool,
+            "reasons": ["x\u{1b}[31m\u{202e}\u{2066}"], "retryAfterSeconds": 30,
+        });
+        relay.fault(Fault::Answer(200, deferral));
+        let odd = fails(&mut node).await.message;
+        assert!(odd.contains(command) && !odd.contains("--tenant") && !odd.contains("$("), "{odd}");
+        assert!(!odd.chars().any(shared::terminal::steers), "{odd:?}");
+        let status = crate::status::Status::of(&node.stored).to_text();
+        assert!(!status.chars().any(|c| shared::terminal::steers(c) && c != '\n'), "{status:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_relay_whose_clock_stood_behind_is_taken_once_it_is_right() {
     let (relay, machine) = (Relay::start().await, Machine::new());
     let mut node = machine.node(&relay);

@@ -8,14 +8,14 @@ use super::{
     output::{self, Format},
     secret_out::SecretOut,
     target::{Said, Target, TargetError},
-    terminal::{self, shown},
+    terminal,
     tree::ids,
     verbs::Verb,
 };
 use crate::api::schema::TypeSchema;
 use clap::ArgMatches;
 use serde_json::{Map, Value};
-use shared::{hex, problem::Problem};
+use shared::{hex, problem::Problem, terminal::shown};
 use std::{io, path::PathBuf};
 
 /// The tenant of a caller who names none.
@@ -91,7 +91,7 @@ fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Fai
     let answer = keep_secret(verb, answer, out)?;
     let format = flags.get_one::<Format>(ids::OUTPUT).copied();
     if let Some(cursor) = answer.get("cursor").and_then(Value::as_str) {
-        terminal::say(&format_args!("there is more; go on with --cursor {}", shown(cursor)));
+        terminal::say(&more(cursor));
     }
     terminal::answer(&output::render(&verb.method, &answer, format, world.clock.now()))?;
     Ok(())
@@ -105,6 +105,16 @@ pub(super) fn exit_of_target(error: &TargetError) -> Exit {
         TargetError::NoRelay | TargetError::Url(_) | TargetError::Token(_) | TargetError::Read { .. } => {
             Exit::Usage
         }
+    }
+}
+
+/// That a list goes on. A cursor that a shell would take for something else is not offered for pasting.
+fn more(cursor: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_=.:".contains(&b);
+    if cursor.bytes().all(plain) {
+        format!("there is more; go on with --cursor {cursor}")
+    } else {
+        "there is more; -o json shows the cursor to go on with".to_owned()
     }
 }
 
@@ -237,6 +247,14 @@ mod tests {
             "request id: r-1",
         ];
         assert_eq!(refused(&verb, &problem), lines);
+    }
+
+    #[test]
+    fn only_a_plain_cursor_is_offered_for_pasting() {
+        assert_eq!(more("jt_01:x-Y="), "there is more; go on with --cursor jt_01:x-Y=");
+        for odd in ["$(id)", "a b", "x;y", "\u{202e}", "a'b"] {
+            assert!(!more(odd).contains(odd), "{odd}");
+        }
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Answers on standard output: tables for lists, YAML for single things, JSON for programs. Pure: text comes out.
 
-use super::{
-    humane,
-    terminal::{harmless, shown},
-    yaml::to_yaml,
-};
+use super::{humane, yaml::to_yaml};
 use crate::api::schema::{Node, Shape, TypeSchema};
 use serde_json::Value;
-use shared::{api::Method, time::Timestamp};
+use shared::{
+    api::Method,
+    terminal::{harmless_json, shown},
+    time::Timestamp,
+};
 
 /// How to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub(super) fn render_list(
 /// Pretty JSON, harmless to a terminal.
 #[must_use]
 pub(super) fn json(answer: &Value) -> String {
-    harmless(&format!("{answer:#}\n"))
+    harmless_json(&format!("{answer:#}\n"))
 }
 
 /// A column: its path, and whether it holds times.

@@ -2,8 +2,8 @@
 //! mappings and lists, plain words that no version of YAML takes for something else, and everything else in double
 //! quotes. Machines name themselves, so nothing that moves a terminal's cursor goes out as it came.
 
-use super::terminal::harmless;
 use serde_json::Value;
+use shared::terminal::harmless_json;
 use std::fmt::Write as _;
 
 /// Words that some version of YAML takes for a boolean or nothing.
@@ -65,13 +65,13 @@ fn list(out: &mut String, items: &[Value], indent: usize) {
 fn inline(value: &Value) -> String {
     match value {
         Value::String(string) => text(string),
-        Value::Object(_) | Value::Array(_) => harmless(&value.to_string()),
+        Value::Object(_) | Value::Array(_) => harmless_json(&value.to_string()),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
 }
 
 fn text(string: &str) -> String {
-    if is_plain(string) { string.to_owned() } else { harmless(&Value::from(string).to_string()) }
+    if is_plain(string) { string.to_owned() } else { harmless_json(&Value::from(string).to_string()) }
 }
 
 /// Letters first, then letters, digits and what never ends a plain scalar.
@@ -83,8 +83,9 @@ fn is_plain(string: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::terminal::steers, *};
+    use super::*;
     use serde_json::json;
+    use shared::terminal::steers;
 
     #[test]
     fn blocks_lists_and_scalars() {
