@@ -27,12 +27,12 @@ pub(super) async fn livez(State(app): Shared, Extension(arrival): Extension<Arri
     limited(&app, &arrival).map_or_else(|refused| refused, |()| plain("ok\n"))
 }
 
-/// `GET /readyz`: the store answers too.
+/// `GET /readyz`: the store answers too, and has room.
 pub(super) async fn readyz(State(app): Shared, Extension(arrival): Extension<Arrival>) -> Response {
     if let Err(refused) = limited(&app, &arrival) {
         return refused;
     }
-    match app.relay.store.ping().await {
+    match app.relay.store.ready().await {
         Ok(()) => plain("ok\n"),
         Err(error) => refuse(&arrival, Fault::from(error).into_problem("readyz", &arrival.request_id)),
     }

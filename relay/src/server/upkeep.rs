@@ -36,6 +36,8 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 /// How often heartbeats are written.
 const HEARTBEATS: Duration = Duration::from_secs(1);
+/// How often a store that was full is looked at for room.
+const SPACE: Duration = Duration::from_secs(10);
 /// How often certificates, CAs and what is over are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How long an answer is kept for its retry, in seconds (one day).
@@ -59,6 +61,17 @@ pub(super) fn start(
     tasks.spawn(every(HEARTBEATS, "writing heartbeats", move || {
         let relay = relay.clone();
         async move { relay.heartbeats.write(&relay.store).await }
+    }));
+    let relay = app.relay.clone();
+    tasks.spawn(every(SPACE, "looking for space", move || {
+        let relay = relay.clone();
+        async move {
+            match relay.store.seek_space().await {
+                // That was said when it became so.
+                Err(StoreError::Full(_)) => Ok(()),
+                other => Ok(other?),
+            }
+        }
     }));
     let house = Arc::new(House::new(settings, address, app, tls, dates));
     tasks.spawn(every(HOUSEKEEPING, "housekeeping", move || {

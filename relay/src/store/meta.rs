@@ -5,7 +5,11 @@ use super::{StoreError, Tx};
 const FIND: &str = "SELECT value FROM meta WHERE name = $1";
 const INSERT: &str = "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
 
-pub(super) const STATEMENTS: &[&str] = &[FIND, INSERT];
+const PUT: &str =
+    "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = $2";
+const REMOVE: &str = "DELETE FROM meta WHERE name = $1";
+
+pub(super) const STATEMENTS: &[&str] = &[FIND, INSERT, PUT, REMOVE];
 
 /// What is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub enum Name {
     ProviderTenant,
     /// What only the right master key opens.
     KeyCheck,
+    /// Nothing: a row that comes and goes to see whether there is room for one.
+    SpaceProbe,
 }
 
 impl Name {
@@ -24,6 +30,7 @@ impl Name {
             Self::TrustDomain => "trust_domain",
             Self::ProviderTenant => "provider_tenant",
             Self::KeyCheck => "key_check",
+            Self::SpaceProbe => "space_probe",
         }
     }
 }
@@ -46,4 +53,20 @@ pub async fn insert(tx: &mut Tx<'_>, name: Name, value: &str) -> Result<(), Stor
     } else {
         Err(StoreError::Race)
     }
+}
+
+/// Puts a value in the place of whatever was there.
+///
+/// # Errors
+/// The store's.
+pub async fn put(tx: &mut Tx<'_>, name: Name, value: &str) -> Result<(), StoreError> {
+    tx.execute(PUT, &[name.as_str().into(), value.into()]).await.map(drop)
+}
+
+/// Removes a value, if there is one.
+///
+/// # Errors
+/// The store's.
+pub async fn remove(tx: &mut Tx<'_>, name: Name) -> Result<(), StoreError> {
+    tx.execute(REMOVE, &[name.as_str().into()]).await.map(drop)
 }

@@ -31,6 +31,7 @@ pub mod projects;
 mod retry;
 pub mod secrets;
 pub mod sites;
+mod space;
 pub mod tenants;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -56,7 +57,7 @@ use self::{
 };
 use futures_util::future::BoxFuture;
 use sqlx::AnyPool;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// The `STATEMENTS` of every table family.
 const FAMILIES: &[&[&str]] = &[
@@ -104,6 +105,8 @@ struct Inner {
     writer: Option<Writer>,
     retries: Retries,
     jitter: Jitter,
+    /// A change found no room, and none has come since (`space`).
+    full: AtomicBool,
 }
 
 impl Store {
@@ -120,7 +123,8 @@ impl Store {
             writer = Some(Writer::open(address.clone()).await?);
         }
         let pool = address.pool().await?;
-        let inner = Inner { dialect, pool, writer, retries: Retries::default(), jitter: Jitter::default() };
+        let (retries, jitter) = (Retries::default(), Jitter::default());
+        let inner = Inner { dialect, pool, writer, retries, jitter, full: AtomicBool::new(false) };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -147,7 +151,10 @@ impl Store {
                 Some(writer) => self.write_in_batch(writer, tries.again(), &context, &work).await,
                 None => self.write_in_pool(&context, &work).await,
             };
-            let Some(wait) = tries.wait_after(&result) else { return result };
+            let Some(wait) = tries.wait_after(&result) else {
+                self.note_space(&result);
+                return result;
+            };
             tokio::time::sleep(wait).await;
         }
     }
@@ -207,7 +214,7 @@ impl Store {
         migrate::pending(self, migrate::MIGRATIONS).await
     }
 
-    /// Whether the database answers, for `/readyz`.
+    /// Whether the database answers.
     ///
     /// # Errors
     /// It does not.

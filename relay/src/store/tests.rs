@@ -423,3 +423,37 @@ async fn a_glance_is_one_select() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_full_store_says_so_until_there_is_room_and_not_only_until_something_fits() {
+    on_sqlite(async |store| {
+        store.migrate().await.unwrap();
+        one_counter(&store).await;
+        let run = async |sql: &'static str, note: Option<String>| -> Result<(), StoreError> {
+            let run = store.transact("test", (sql, note), |tx, (sql, note)| {
+                Box::pin(async move {
+                    let values: Vec<Value<'_>> = note.iter().map(|note| note.as_str().into()).collect();
+                    tx.execute(sql, &values).await.map(drop)
+                })
+            });
+            run.await
+        };
+        run("PRAGMA max_page_count = 1", None).await.unwrap();
+        store.seek_space().await.unwrap();
+        store.ready().await.unwrap();
+        let large = Some("x".repeat(1 << 20));
+        let full = run("UPDATE counters SET note = $1", large.clone()).await;
+        assert!(matches!(full, Err(StoreError::Full(_))), "{full:?}");
+        run("UPDATE counters SET note = $1", Some("small".into())).await.unwrap();
+        assert!(matches!(store.ready().await, Err(StoreError::Full(_))));
+        assert!(matches!(store.seek_space().await, Err(StoreError::Full(_))));
+        assert!(store.is_full());
+        run("PRAGMA max_page_count = 1000000", None).await.unwrap();
+        store.seek_space().await.unwrap();
+        store.ready().await.unwrap();
+        let probe = store.read("test", (), |tx, ()| Box::pin(meta::find(tx, meta::Name::SpaceProbe))).await;
+        assert!(probe.is_ok_and(|left: Option<String>| left.is_none()), "it leaves nothing behind");
+        run("UPDATE counters SET note = $1", large).await.unwrap();
+    })
+    .await;
+}

@@ -51,6 +51,11 @@ async fn uses(database: &Database) -> usize {
     usize::try_from(uses).unwrap()
 }
 
+/// What the relay says of itself to whoever sends it machines.
+async fn readyz(client: &reqwest::Client, url: &str) -> u16 {
+    client.get(format!("{url}/readyz")).send().await.unwrap().status().as_u16()
+}
+
 /// The most pages of 4 KiB that SQLite may take; 1 means no more than it has.
 async fn set_room(world: &World, statement: &'static str) {
     let set =
@@ -67,7 +72,9 @@ async fn a_join_on_a_full_database_costs_nothing() {
     let token = world.relay.mint(json!({"maxUses": 1000})).await;
     let (client, url) = (world.relay.client(None), world.relay.url());
     set_room(&world, "PRAGMA max_page_count = 1").await;
+    assert_eq!(readyz(&client, &url).await, 200);
     let (mut joined, mut refused) = join_until_full(&client, &url, &token).await;
+    assert_eq!(readyz(&client, &url).await, 503);
     assert_eq!(uses(&world.database).await, joined.len());
     // Also together, where one commit serves many.
     let others: Vec<Machine> = (600..616).map(Machine::new).collect();
@@ -82,6 +89,8 @@ async fn a_join_on_a_full_database_costs_nothing() {
     joined.extend(got_in.into_iter().map(|(_, machine)| machine));
     assert_eq!(uses(&world.database).await, joined.len());
     set_room(&world, "PRAGMA max_page_count = 1000000").await;
+    world.relay.context.store.seek_space().await.unwrap();
+    assert_eq!(readyz(&client, &url).await, 200);
     assert_eq!(refused.join(&world.relay, &token).await.status, 200);
     for (_, mut late) in got_none {
         assert_eq!(late.join(&world.relay, &token).await.status, 200);
