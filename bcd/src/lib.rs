@@ -16,6 +16,7 @@ pub mod host;
 pub mod identity;
 pub mod join;
 pub mod key;
+pub mod modes;
 pub mod node;
 pub mod notify;
 pub mod proof;

@@ -8,7 +8,8 @@ use crate::{
     failure::{Exit, Failure},
     host::{Host, RelayClock},
     key::{self, NodeKey},
-    state::{CA_BUNDLE, Enrolled, Final, State, StateDir, Stored},
+    modes,
+    state::{CA_BUNDLE, Enrolled, Final, KEY, State, StateDir, Stored},
     token::Sources,
     tpm::Found,
 };
@@ -59,6 +60,8 @@ impl Node {
         fit::check_kept(&dir, &stored)?;
         let key = key::load_or_create(&dir, settings.tpm, &settings.tcti)?;
         fit::check_same(&dir, &stored, &*key)?;
+        modes::warn_if_open(modes::Kind::Folder, dir.path());
+        modes::warn_if_open(modes::Kind::Key, &dir.path().join(KEY));
         dir.export(&stored)?;
         let clock = Arc::new(RelayClock::default());
         let client = make_client(&settings, &dir, &stored, &clock, &host)?;

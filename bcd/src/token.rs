@@ -1,7 +1,10 @@
 //! Where the join token comes from. It is read at each attempt, so that a file that was replaced counts at once, and it
 //! is never shown: what is wrong with it is said by place.
 
-use crate::config::{TokenFile, fragment::TOKEN_VARIABLE};
+use crate::{
+    config::{TokenFile, fragment::TOKEN_VARIABLE},
+    modes,
+};
 use shared::{
     secret::Secret,
     token::{InvalidToken, JoinToken, MAX_LENGTH},
@@ -116,7 +119,9 @@ fn parse(text: &Secret, place: String) -> Result<JoinToken, TokenError> {
 }
 
 fn read_file(path: &Path) -> io::Result<Secret> {
-    read_bounded(File::open(path)?)
+    let text = read_bounded(File::open(path)?)?;
+    modes::warn_if_open(modes::Kind::Token, path);
+    Ok(text)
 }
 
 fn read_bounded(from: impl Read) -> io::Result<Secret> {
