@@ -3,8 +3,17 @@
 //! With pins, the pinned certificate is the sole trust anchor of a full path validation. A chain that merely contains it
 //! is refused, and so is a certificate of a node: it carries no URI whose path is `/relay`, nor may it serve.
 //!
+//! An anchor's own end counts too. RFC 5280 (6.1.1) leaves that to whoever trusts it, and webpki doesn't look: but a root
+//! that is over is one that nobody guards any more, and its owner wants to hear of it while there is time. It costs
+//! nothing: no CA of a relay outlives its root. For a pin it is a guard against mistakes and not against thieves, since
+//! a pin is of a key, and whoever has that can sign it a later end.
+//!
 //! Dates are judged by two clocks, the machine's and the relay's: [`Clocks`] has the rule and its reason. Where a date does
 //! not hold, both are told; which of them is wrong is said only where that is known.
+
+mod error;
+
+pub use error::TrustError;
 
 use crate::host::Clocks;
 use rustls::{
@@ -24,8 +33,6 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude
 
 /// The most certificates of a chain that are looked at.
 const MAX_CHAIN: usize = 10;
-/// A clock before this is wrong: 2026-01-01T00:00:00Z, when this program did not exist.
-const MADE: Timestamp = Timestamp::from_seconds(1_767_225_600);
 /// The path of the relay's URI.
 const RELAY_PATH: &str = "/relay";
 
@@ -46,70 +53,22 @@ pub enum Anchors {
     System(Vec<CertificateDer<'static>>),
 }
 
-/// Why the other end is not trusted. Nothing but the handshake was sent to it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TrustError {
-    /// No certificate of the chain has a pinned key.
-    #[error(
-        "the relay is not trusted: none of its certificates has a pinned key. Pinned: {}. Its CA has: {}. If that is \
-         what `relay ca pin` prints on the relay, change the pin; else somebody stands in between",
-        .pinned.join(", "), .offered.as_deref().unwrap_or("no certificate")
-    )]
-    PinMismatch {
-        /// The pins.
-        pinned: Vec<String>,
-        /// The pin of the last certificate in the chain.
-        offered: Option<String>,
-    },
-    /// No path from the certificate to the anchor.
-    #[error("the relay is not trusted: its certificate does not lead to the trusted CA ({0})")]
-    NoPath(String),
-    /// Not a certificate.
-    #[error("the relay is not trusted: its certificate cannot be read ({0})")]
-    Unreadable(String),
-    /// For another host.
-    #[error("the relay is not trusted: its certificate is not for {wanted}; it names {}", .named.join(", "))]
-    NameMismatch {
-        /// The host that was asked.
-        wanted: String,
-        /// What the certificate names.
-        named: Vec<String>,
-    },
-    /// Of the right CA, and not the relay's.
-    #[error(
-        "the relay is not trusted: its certificate is of the right CA but is not a relay's (no URI with the path \
-         /relay; it has {})", .0.join(", ")
-    )]
-    NotARelay(Vec<String>),
-    /// The relay of another trust domain.
-    #[error(
-        "the relay is not trusted: it is of trust domain {seen}, this machine joined {joined}; `bcd reset` to move"
-    )]
-    OtherTrustDomain {
-        /// As remembered.
-        joined: String,
-        /// As seen.
-        seen: String,
-    },
-    /// The certificate is good, but for a clock that is behind, or one that was ahead when it was made.
-    #[error("the relay's certificate is good only from {not_before}; {clocks}: {}", which_is_off(clocks))]
-    ClockBehind {
-        /// What the clocks say.
-        clocks: Clocks,
-        /// The certificate's notBefore.
-        not_before: Timestamp,
-    },
-    /// The certificate has run out, or a clock is ahead.
-    #[error(
-        "the relay is not trusted: its certificate ended {not_after}; {clocks}: check which is wrong, the clock of this \
-         machine, that of the relay, or the certificate"
-    )]
-    Expired {
-        /// What the clocks say.
-        clocks: Clocks,
-        /// The certificate's notAfter.
-        not_after: Timestamp,
-    },
+/// A certificate that a path may end at.
+struct Root<'a> {
+    anchor: TrustAnchor<'a>,
+    not_after: Timestamp,
+}
+
+impl<'a> Root<'a> {
+    /// `None` if it can't be one.
+    fn read(certificate: &'a CertificateDer<'_>) -> Option<Self> {
+        let anchor = anchor_from_trusted_cert(certificate).ok()?;
+        // A root of the system's that only webpki can read has no end that we know of.
+        let not_after = X509Certificate::from_der(certificate).map_or(Timestamp::MAX, |(_, read)| {
+            Timestamp::from_seconds(read.validity().not_after.timestamp())
+        });
+        Some(Self { anchor, not_after })
+    }
 }
 
 /// What a relay is judged by.
@@ -135,7 +94,7 @@ impl Policy {
         algorithms: &WebPkiSupportedAlgorithms,
     ) -> Result<Option<String>, TrustError> {
         let rest = rest.get(..MAX_CHAIN).unwrap_or(rest);
-        let anchors = self.anchors.choose(rest)?;
+        let anchors = living(self.anchors.choose(rest)?, clocks)?;
         let judge_at = |time: Timestamp| {
             verify_path(leaf, rest, &anchors, (time, clocks), algorithms)?;
             verify_name(leaf, host)?;
@@ -174,17 +133,17 @@ impl Policy {
 
 impl Anchors {
     /// The certificates that a path may end at. The leaf is never one of them.
-    fn choose<'a>(&'a self, rest: &'a [CertificateDer<'_>]) -> Result<Vec<TrustAnchor<'a>>, TrustError> {
+    fn choose<'a>(&'a self, rest: &'a [CertificateDer<'_>]) -> Result<Vec<Root<'a>>, TrustError> {
         let (pins, known) = match self {
             Self::Given(roots) | Self::System(roots) => {
-                return Ok(roots.iter().filter_map(|root| anchor_from_trusted_cert(root).ok()).collect());
+                return Ok(roots.iter().filter_map(Root::read).collect());
             }
             Self::Pinned { pins, known } => (pins, known),
         };
         let authorities = || rest.iter().chain(known).filter(|certificate| is_authority(certificate));
         let anchors: Vec<_> = authorities()
-            .filter_map(|certificate| anchor_from_trusted_cert(certificate).ok())
-            .filter(|anchor| pins.contains(&pin_of(anchor)))
+            .filter_map(Root::read)
+            .filter(|root| pins.contains(&pin_of(&root.anchor)))
             .collect();
         if !anchors.is_empty() {
             return Ok(anchors);
@@ -194,6 +153,17 @@ impl Anchors {
             pinned: pins.iter().map(show_pin).collect(),
             offered: offered.map(|anchor| show_pin(&pin_of(&anchor))),
         })
+    }
+}
+
+/// Those that have not ended.
+fn living<'a>(roots: Vec<Root<'a>>, clocks: Clocks) -> Result<Vec<TrustAnchor<'a>>, TrustError> {
+    let last = roots.iter().map(|root| root.not_after).max();
+    let living = roots.into_iter().filter(|root| root.not_after >= clocks.earliest());
+    let living: Vec<_> = living.map(|root| root.anchor).collect();
+    match last {
+        Some(not_after) if living.is_empty() => Err(TrustError::AnchorExpired { clocks, not_after }),
+        _ => Ok(living),
     }
 }
 
@@ -241,17 +211,6 @@ fn verify_name(leaf: &CertificateDer<'_>, host: &ServerName<'_>) -> Result<(), T
         return Ok(());
     }
     Err(TrustError::NameMismatch { wanted: host.to_str().into_owned(), named: names(leaf)?.0 })
-}
-
-/// Which clock is off, as far as that is known, and what to do.
-fn which_is_off(clocks: &Clocks) -> &'static str {
-    if clocks.wall < MADE {
-        "this machine's clock is wrong, set it"
-    } else if clocks.relay.is_some() {
-        "the relay's clock has been put ahead since then; if this machine's is right, the relay's is wrong now"
-    } else {
-        "set this machine's clock, or, if it is right, the relay's"
-    }
 }
 
 fn timestamp(time: UnixTime) -> Timestamp {

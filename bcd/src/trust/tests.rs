@@ -215,6 +215,30 @@ fn an_expired_certificate_names_both_dates() {
 }
 
 #[test]
+fn a_root_that_is_over_is_trusted_no_more_however_it_is_named() {
+    let root = root("root");
+    let end = System.wall().plus_seconds(157_000_000);
+    let (leaf, _) = Leaf { until: end.plus_seconds(86_400), ..Leaf::relay() }.issue(&root);
+    let chain = [root.der().clone()];
+    let given = |anchors| Policy { anchors, trust_domain: None };
+    let certificates = vec![root.der().clone()];
+    for policy in [
+        pinned(&root),
+        given(Anchors::Given(certificates.clone())),
+        given(Anchors::System(certificates.clone())),
+    ] {
+        judge_at(&policy, &leaf, &chain, "localhost", end.plus_seconds(-3600)).unwrap();
+        let late = judge_at(&policy, &leaf, &chain, "localhost", end.plus_seconds(3600));
+        assert!(matches!(late, Err(TrustError::AnchorExpired { .. })), "{late:?}");
+    }
+    // One that lives is enough.
+    let both = vec![root.der().clone(), crate::testing::root("other").der().clone()];
+    let clocks = Clocks { wall: end.plus_seconds(-3600), relay: None, is_fresh: false };
+    let roots = given(Anchors::Given(both));
+    assert!(judge_by(&roots, &leaf, &chain, "localhost", clocks).is_ok());
+}
+
+#[test]
 fn either_clock_lets_a_certificate_begin_and_only_the_relays_lets_it_go_on() {
     const HOUR: i64 = 3600;
     let (root, issuing, chain) = pki();
