@@ -3,6 +3,7 @@
 
 use crate::{
     backoff::{Backoff, MAX_ASKED},
+    ban,
     config::{
         self, InvalidSettings, Settings, TpmMode,
         fragment::{Fragment, TOKEN_VARIABLE, Value, unknown_variables},
@@ -10,6 +11,7 @@ use crate::{
     },
     daemon,
     failure::{Exit, Failure},
+    heartbeat::Identities,
     host::{Host, System, fraction},
     identity::Report,
     join,
@@ -354,8 +356,11 @@ async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Fai
 }
 
 /// A machine with a good certificate is joined already; one whose certificate has ended renews it, or joins again with
-/// the same key.
+/// the same key. One that was banned asks first whether it still is.
 async fn join_once(node: &mut Node) -> Result<(), Failure> {
+    if ban::is_banned(&node.stored.state) {
+        ban::ask(node, &mut Identities::default()).await?;
+    }
     if node.has_valid_certificate() {
         return Ok(());
     }

@@ -1,10 +1,12 @@
 //! bcd, the daemon on the node: says what the machine is, joins a pool with a key of its own, renews, sends heartbeats.
 //!
 //! [`identity`] looks at the machine, [`config`] and [`token`] at what it was told, [`state`] remembers. [`key`] is the
-//! node's key, in a file or by [`tpm`] in the chip. [`trust`] judges the relay, [`client`] calls it; [`join`], [`renew`], [`heartbeat`] and [`secrets`] are its calls. [`daemon`] does them
+//! node's key, in a file or by [`tpm`] in the chip. [`trust`] judges the relay, [`client`] calls it; [`join`], [`renew`],
+//! [`heartbeat`], [`secrets`] and [`ban`] are its calls. [`daemon`] does them
 //! in time, [`cli`] by hand.
 
 pub mod backoff;
+pub mod ban;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -3,6 +3,7 @@
 //! Whatever the relay says is written down before it is acted on, so that a crash at any point loses nothing.
 
 use crate::{
+    ban,
     client::{Client, certificates},
     config::Settings,
     failure::{Exit, Failure},
@@ -193,10 +194,24 @@ impl Node {
         self.save(State::Final(Final { exit: failure.exit.code(), message, token_id, node, since }))
     }
 
+    /// Goes on as this node, and shows its certificate.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn resume(&mut self, node: Enrolled) -> Result<(), Failure> {
+        self.save(State::Enrolled(node))?;
+        self.present()
+    }
+
     fn present(&mut self) -> Result<(), Failure> {
-        let result = match &self.stored.state {
-            State::Enrolled(node) => self.client.present(&node.certificate, Arc::clone(&self.key)),
-            _ => self.client.present_none(),
+        let shown = match &self.stored.state {
+            State::Enrolled(node) => Some(node),
+            // To ask whether it is banned still.
+            state => ban::kept(state),
+        };
+        let result = match shown {
+            Some(node) => self.client.present(&node.certificate, Arc::clone(&self.key)),
+            None => self.client.present_none(),
         };
         result.map_err(|error| Failure::of_call(&error, true))
     }

@@ -46,7 +46,7 @@ pub enum State {
     Waiting(Waiting),
     /// It has a certificate.
     Enrolled(Enrolled),
-    /// It is over, until `bcd join`, `bcd reset` or another token.
+    /// It is over, until `bcd join`, `bcd reset` or another token; a ban also until the relay ends it.
     Final(Final),
 }
 

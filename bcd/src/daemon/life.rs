@@ -2,6 +2,7 @@
 
 use crate::{
     backoff::{Backoff, MAX_ASKED},
+    ban,
     config::Settings,
     failure::{Exit, Failure},
     heartbeat::{self, Identities},
@@ -21,6 +22,8 @@ use std::time::Duration;
 /// Something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Ask whether a ban still holds.
+    Ask,
     /// Join the pool.
     Join,
     /// Exchange the certificate.
@@ -50,6 +53,8 @@ pub struct Life {
     wants_renewal: bool,
     /// The relay takes the certificate no more: join again, with the same key.
     rejoins: bool,
+    /// It was banned, and the relay was not asked yet whether it still is.
+    asks: bool,
     identities: Identities,
     secrets: Option<Secrets>,
     last_attempt: Option<Timestamp>,
@@ -71,6 +76,7 @@ impl Life {
             wants_secrets: true,
             wants_renewal: false,
             rejoins: false,
+            asks: false,
             identities: Identities::default(),
             secrets: None,
             last_attempt: None,
@@ -82,7 +88,10 @@ impl Life {
             // A restart asks for nothing that is not due.
             life.join.at = life.boot_at(waiting.retry_at).min(life.node.host.boot() + MAX_ASKED);
         }
-        life.revive();
+        life.asks = ban::is_banned(&life.node.stored.state);
+        if !life.asks {
+            life.revive();
+        }
         life
     }
 
@@ -90,6 +99,7 @@ impl Life {
     #[must_use]
     pub fn next(&self) -> Option<(Duration, Action)> {
         let node = match &self.node.stored.state {
+            State::Final(_) if self.asks => return Some((self.join.at.max(self.node.host.boot()), Action::Ask)),
             State::Final(_) => return None,
             State::Enrolled(node) if !self.rejoins => node,
             _ => return Some((self.join.at.max(self.node.host.boot()), Action::Join)),
@@ -116,6 +126,7 @@ impl Life {
     pub async fn act(&mut self, action: Action) {
         self.last_attempt = Some(self.node.now());
         let result = match action {
+            Action::Ask => self.ask().await,
             Action::Join => self.join().await,
             Action::Renew => self.renew().await,
             Action::Heartbeat => self.heartbeat().await,
@@ -207,6 +218,13 @@ impl Life {
         }
     }
 
+    async fn ask(&mut self) -> Result<(), Failure> {
+        ban::ask(&mut self.node, &mut self.identities).await?;
+        self.asks = false;
+        self.all_now();
+        Ok(())
+    }
+
     async fn join(&mut self) -> Result<(), Failure> {
         self.see_gpus().await;
         let identity: Identity = self.identities.gather(&self.node);
@@ -274,6 +292,10 @@ impl Life {
         if matches!(self.node.stored.state, State::Final(_)) {
             self.secrets = None;
             self.is_confirmed = false;
+            if self.asks && failure.is_final() {
+                self.asks = false;
+                self.revive();
+            }
         } else if failure.is_unknown_certificate() {
             self.is_confirmed = false;
             match action {
@@ -289,7 +311,7 @@ impl Life {
 
     fn due(&mut self, action: Action) -> &mut Due {
         match action {
-            Action::Join => &mut self.join,
+            Action::Ask | Action::Join => &mut self.join,
             Action::Renew => &mut self.renew,
             Action::Heartbeat => &mut self.heartbeat,
             Action::Secrets => &mut self.secrets_due,
@@ -316,6 +338,7 @@ impl Life {
 
 fn describe(action: Action) -> &'static str {
     match action {
+        Action::Ask => "question whether the ban still holds",
         Action::Join => "join",
         Action::Renew => "renewal",
         Action::Heartbeat => "heartbeat",

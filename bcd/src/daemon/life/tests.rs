@@ -175,14 +175,82 @@ async fn a_ban_ends_it_drops_the_secrets_and_keeps_the_evidence() {
         let State::Final(over) = &life.node.stored.state else { panic!() };
         assert!(over.node.is_some());
         drop(life);
-        // The same token does not revive it; another one does.
-        let life = Life::new(machine.node(&relay));
+        // The same token does not revive it; another one does. A ban is asked about first.
+        let over = async |machine: &Machine| {
+            let mut life = Life::new(machine.node(&relay));
+            if reason == Reason::NodeBanned {
+                relay.refuse(Problem::refused(reason, "by an admin"));
+                assert_eq!(live(&mut life).await, Action::Ask);
+            }
+            life
+        };
+        let life = over(&machine).await;
         assert_eq!(life.next(), None);
         drop(life);
         machine.token = token(2);
-        let life = Life::new(machine.node(&relay));
+        let life = over(&machine).await;
         assert_eq!(life.next().unwrap().1, Action::Join);
     }
+}
+
+#[tokio::test]
+async fn a_ban_is_asked_about_at_each_start_and_its_end_costs_no_token() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut life = enrolled(&relay, &machine).await;
+    machine.host.pass(70);
+    let banned = || Problem::refused(Reason::NodeBanned, "by an admin");
+    relay.refuse(banned());
+    live(&mut life).await;
+    assert_eq!(life.next(), None);
+    drop(life);
+    // Still banned: one question, and it is over again.
+    relay.refuse(banned());
+    let mut life = Life::new(machine.node(&relay));
+    assert!(!life.is_ready());
+    assert_eq!(live(&mut life).await, Action::Ask);
+    assert_eq!((life.next(), life.verdict().exit.code()), (None, 15));
+    drop(life);
+    // A relay that is not there has not ended it.
+    relay.fault(Fault::Garbage);
+    let mut life = Life::new(machine.node(&relay));
+    live(&mut life).await;
+    assert_eq!(life.node.stored.state.name(), "final");
+    assert!(!life.is_ready() && life.next().is_some());
+    machine.host.pass(10);
+    assert_eq!(live(&mut life).await, Action::Ask);
+    assert_eq!(life.node.stored.state.name(), "enrolled");
+    assert_eq!(live(&mut life).await, Action::Heartbeat);
+    assert!(life.is_ready());
+    let joins = relay.calls().iter().filter(|call| call.path.ends_with("join")).count();
+    assert_eq!((joins, relay.issued()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_ban_that_outlived_its_certificate_ends_by_a_renewal_else_by_a_join() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut life = enrolled(&relay, &machine).await;
+    machine.host.pass(70);
+    relay.refuse(Problem::refused(Reason::NodeBanned, "by an admin"));
+    live(&mut life).await;
+    drop(life);
+    machine.host.pass(4000);
+    let mut life = Life::new(machine.node(&relay));
+    assert_eq!(live(&mut life).await, Action::Ask);
+    assert!(!life.node.has_valid_certificate(), "nobody takes it for joined");
+    assert_eq!(live(&mut life).await, Action::Renew);
+    assert_eq!(relay.issued(), 2);
+    drop(life);
+    // A join that was refused by a ban has no certificate to ask with.
+    let machine = Machine::new();
+    let mut life = Life::new(machine.node(&relay));
+    relay.refuse(Problem::refused(Reason::NodeBanned, "its key"));
+    assert_eq!(live(&mut life).await, Action::Join);
+    assert_eq!(life.next(), None);
+    drop(life);
+    let mut life = Life::new(machine.node(&relay));
+    assert_eq!(live(&mut life).await, Action::Ask);
+    assert_eq!(live(&mut life).await, Action::Join);
+    assert_eq!(life.node.stored.state.name(), "enrolled");
 }
 
 #[tokio::test]
