@@ -9,6 +9,7 @@ use crate::{
     secret::{Secret, same_bytes},
 };
 use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
 
 /// What stands before the token's id.
 const LEAD: &str = "bc";
@@ -16,6 +17,53 @@ const LEAD: &str = "bc";
 pub const SECRET_BYTES: usize = 32;
 /// The longest bearer form: lead, id, dot, secret.
 pub const MAX_LENGTH: usize = 2 + 3 + 52 + 1 + 52;
+
+/// How credentials of people and services begin.
+const CREDENTIAL_LEAD: &str = "tk_";
+/// What is shown for a text that looks like a secret.
+const HIDDEN: &str = "(a token, not shown)";
+
+/// The text without anything in it that looks like a join token or an API credential, for errors that repeat what
+/// somebody put in the wrong place.
+#[must_use]
+pub fn without_tokens(text: &str) -> Cow<'_, str> {
+    if !looks_like_token(text) {
+        return Cow::Borrowed(text);
+    }
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = first_token(rest) {
+        let (before, token) = rest.split_at(at);
+        let end = token.find(|c: char| !is_of_token(c)).unwrap_or(token.len());
+        shown.push_str(before);
+        shown.push_str(HIDDEN);
+        rest = token.split_at(end).1;
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+/// Whether a join token or an API credential seems to be in this text.
+#[must_use]
+pub fn looks_like_token(text: &str) -> bool {
+    first_token(text).is_some()
+}
+
+/// Where the first one begins: `bcjt_` anywhere, `tk_` only where a word begins and a dot follows.
+fn first_token(text: &str) -> Option<usize> {
+    let join = text.to_ascii_lowercase().find("bcjt_");
+    let is_credential = |&(at, _): &(usize, &str)| {
+        let (before, from) = text.split_at(at);
+        let begins = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let word = from.split(|c: char| !is_of_token(c)).next().unwrap_or_default();
+        begins && word.split_once('.').is_some_and(|(_, secret)| secret.len() >= 8)
+    };
+    let credential = text.match_indices(CREDENTIAL_LEAD).find(is_credential).map(|(at, _)| at);
+    join.into_iter().chain(credential).min()
+}
+
+fn is_of_token(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
 
 /// SHA-256 of a secret's text.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -126,6 +174,30 @@ mod tests {
         assert!(digest.matches(&parsed.secret));
         assert!(SecretDigest::from_hex(&digest.to_hex()).unwrap().matches(&parsed.secret));
         assert!(!digest.matches(&Secret::new("other".into())));
+    }
+
+    #[test]
+    fn what_looks_like_a_token_is_not_shown() {
+        let text = token().0.bearer();
+        let (bearer, secret) = (text.expose(), text.expose().split_once('.').unwrap().1);
+        for said in [
+            bearer.to_owned(),
+            format!("read {bearer}: No such file"),
+            format!("/run/{bearer}/x {bearer}"),
+            format!("\"{}\"", bearer.to_uppercase()),
+            format!("--token-file={bearer}\n"),
+            format!("tk_01hzzzzzzzzzzzzzzzzzzzzzzz.{secret}"),
+        ] {
+            let shown = without_tokens(&said);
+            assert!(!shown.to_lowercase().contains(secret), "{shown}");
+            assert!(shown.contains(HIDDEN), "{shown}");
+        }
+        assert!(without_tokens(&format!("read {bearer}: No such file")).ends_with(": No such file"));
+        for harmless in
+            ["/run/join-token", "jt_01hzzzzzzzzzzzzzzzzzzzzzzz", "disk_1.img", "tk_1.x", "stk_a.bcdefghij"]
+        {
+            assert_eq!(without_tokens(harmless), harmless);
+        }
     }
 
     #[test]

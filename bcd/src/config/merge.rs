@@ -52,7 +52,8 @@ impl Merged {
         let mut text = String::new();
         for Key { name, .. } in KEYS {
             let Some(Located { value, origin }) = self.get(name) else { continue };
-            let _ = write!(text, "{name} = {value}");
+            let value = value.to_string();
+            let _ = write!(text, "{name} = {}", shared::token::without_tokens(&value));
             if with_origin {
                 let _ = write!(text, "  # {origin}");
             }

@@ -11,6 +11,7 @@ use crate::{identity::Places, tpm::Tcti};
 use fragment::{Fragment, Origin, Value};
 use merge::{Located, Merged};
 use rustls::pki_types::ServerName;
+use shared::token::looks_like_token;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -193,7 +194,13 @@ impl Parser<'_> {
     fn with<T>(&mut self, name: &str, rule: impl Fn(&str) -> Result<T, &'static str>) -> Option<T> {
         let Located { value, origin } = self.merged.get(name)?;
         let Value::Text(text) = value else { return None };
-        let parsed = if text.is_empty() { Err("must not be empty") } else { rule(text) };
+        let parsed = match text.as_str() {
+            "" => Err("must not be empty"),
+            text if looks_like_token(text) => Err(
+                "holds what looks like a token (not shown here): a token goes into a file, and the file's name here",
+            ),
+            text => rule(text),
+        };
         parsed.map_err(|problem| self.complain(name, origin, problem)).ok()
     }
 

@@ -105,3 +105,19 @@ fn a_dash_is_standard_input() {
     assert_eq!(parse_toml("token_file = '-'").unwrap().token_file, Some(TokenFile::StandardInput));
     assert_eq!(parse_toml("token_file = 't'").unwrap().token_file, Some(TokenFile::Path("t".into())));
 }
+
+#[test]
+fn a_token_where_a_path_is_wanted_is_refused_and_never_shown() {
+    let token = format!("bcjt_{0}.{0}", "k".repeat(52));
+    for name in ["token_file", "state_dir", "ca_file", "relay", "node_name", "log"] {
+        let text = format!("{name} = '{token}'");
+        let said = problem(&text);
+        assert!(
+            said.contains(name) && said.contains("looks like a token") && !said.contains("kkk"),
+            "{said}"
+        );
+        let origin = Origin::File(0, PathBuf::from("/etc/bcd/bcd.toml"));
+        let shown = Merged::of(vec![Fragment::from_toml(origin, &text).unwrap()]).show(true);
+        assert!(shown.contains(name) && !shown.contains("kkk"), "{shown}");
+    }
+}

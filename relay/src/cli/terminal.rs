@@ -1,7 +1,7 @@
 //! What goes to the terminal: answers on standard output, everything else on standard error. Machines name
 //! themselves, so no text goes out with characters that steer a terminal instead of being shown (`shared::terminal`).
 
-use shared::terminal::shown_lines;
+use shared::{terminal::shown_lines, token::without_tokens};
 use std::{
     fmt::Display,
     io::{self, Write as _},
@@ -19,7 +19,7 @@ pub(super) fn answer(text: &str) -> io::Result<()> {
     }
 }
 
-/// Says something beside the answer. Where nobody listens there is nobody to tell.
+/// Says something beside the answer, without what looks like a token. Where nobody listens there is nobody to tell.
 pub fn say(text: &dyn Display) {
-    let _ = writeln!(io::stderr().lock(), "relay: {}", shown_lines(&text.to_string()));
+    let _ = writeln!(io::stderr().lock(), "relay: {}", shown_lines(&without_tokens(&text.to_string())));
 }
