@@ -23,9 +23,42 @@ pub trait Rule {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text<R>(String, PhantomData<fn() -> R>);
 
+/// What a pattern of a schema asks for, for people: where the words are not known, the pattern itself.
+#[must_use]
+pub fn words_for(pattern: &str) -> String {
+    if let Some((_, words)) = WORDS.iter().find(|(known, _)| *known == pattern) {
+        return format!("must be {words}");
+    }
+    // The pattern of an id, as `id` writes it: "^nd_[...]".
+    match pattern.strip_prefix('^').and_then(|rest| rest.split_once('[')) {
+        Some((prefix, _)) if prefix.ends_with('_') => {
+            format!("must be an id that begins with {prefix}, as lists show it")
+        }
+        _ => format!("must match {pattern}"),
+    }
+}
+
+/// The patterns in words, with an example where that says more.
+const WORDS: &[(&str, &str)] = &[
+    (TenantIdRule::PATTERN, "1 to 128 letters, digits and . _ : - (such as acme)"),
+    (NameRule::PATTERN, "1 to 128 letters, digits and . _ : -, the first a letter or digit (such as gpu-a)"),
+    (IdempotencyKeyRule::PATTERN, "1 to 128 letters, digits and . _ ~ : / + = -"),
+    (
+        ProductUuidPinRule::PATTERN,
+        "a UUID in hexadecimal digits (such as 4c4c4544-0037-5810-8032-c2c04f4a3233)",
+    ),
+    (SerialPinRule::PATTERN, "1 to 128 letters, digits and . _ : / + - (such as 7CXK2J3)"),
+    (MacPinRule::PATTERN, "six pairs of hexadecimal digits (such as 00:1a:2b:3c:4d:5e)"),
+    (GpuUuidPinRule::PATTERN, "GPU- and a UUID, as `nvidia-smi -L` prints it"),
+    (Sha256HexRule::PATTERN, "64 hexadecimal digits in lower case"),
+    (LabelRule::PATTERN, "1 to 256 characters, none of them a control character"),
+    (SecretNameRule::PATTERN, "1 to 128 letters, digits and . _ -, the first a letter or digit"),
+    (r"^[0-9A-Fa-f.:]{2,45}/[0-9]{1,3}$", "a network (such as 10.0.0.0/8 or fd00::/16)"),
+];
+
 /// The text broke the rule; the message says which, not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be at most {max_length} bytes and match {pattern}")]
+#[error("{}, at most {max_length} bytes", words_for(pattern))]
 pub struct RuleBroken {
     max_length: usize,
     pattern: &'static str,
@@ -236,6 +269,16 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn every_rule_is_said_in_words() {
+        for (name, _, pattern, _) in ROWS {
+            assert!(!words_for(pattern).contains(pattern), "{name}");
+        }
+        let id = words_for(&crate::id::NodeId::pattern());
+        assert!(id.contains("nd_") && !id.contains('['), "{id}");
+        assert_eq!(words_for("^x$"), "must match ^x$");
     }
 
     #[test]

@@ -151,7 +151,7 @@ fn message(kind: &ValidationErrorKind) -> String {
     match kind {
         K::MaxLength { limit } => format!("must be at most {limit} characters"),
         K::MinLength { limit } => format!("must be at least {limit} characters"),
-        K::Pattern { pattern } => format!("must match {pattern}"),
+        K::Pattern { pattern } => shared::bounded::words_for(pattern),
         K::Minimum { limit } => format!("must be at least {limit}"),
         K::Maximum { limit } => format!("must be at most {limit}"),
         K::MinProperties { limit: 1 } => "must have at least one member".to_owned(),
@@ -246,6 +246,15 @@ mod tests {
             "ttlSeconds",
         ];
         assert_eq!(bad_fields(body), fields);
+    }
+
+    #[test]
+    fn patterns_are_said_in_words() {
+        let body =
+            r#"{"tenantId":"t","poolId":"p","ttlSeconds":60,"idempotencyKey":"k","expect":{"mac":"00:00"}}"#;
+        let problem = read(body).map(|_| ()).unwrap_err();
+        let message = &problem.errors[0].message;
+        assert!(message.contains("00:1a:2b:3c:4d:5e") && !message.contains('^'), "{message}");
     }
 
     #[test]

@@ -131,6 +131,25 @@ fn what_must_be_there_is_asked_for_at_once() {
 }
 
 #[test]
+fn durations_by_example_are_allowed_ones() {
+    for verb in verbs() {
+        for field in verb.fields.iter().filter(|field| field.form == Form::Seconds) {
+            let Some((examples, bounds)) =
+                field.help.split_once(": such as ").and_then(|(_, rest)| rest.split_once(" ("))
+            else {
+                continue;
+            };
+            let bounds = bounds.trim_end_matches("s)").split_once("s to ").unwrap();
+            let bounds = bounds.0.parse::<i64>().unwrap()..=bounds.1.parse::<i64>().unwrap();
+            for example in examples.split(", ") {
+                let seconds = humane::parse_seconds(example).unwrap();
+                assert!(bounds.contains(&seconds), "{} --{}: {example}", verb.method.name, field.flag);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_token_to_mint() {
     let short =
         body("join-tokens create --pool gpu-a --ttl 1h30m --expect.mac 00:00:00:00:00:01 --allow-reclaim");

@@ -176,10 +176,7 @@ fn help(node: Node<'_>, form: Form) -> String {
     let bounds =
         (node.keyword("minimum").and_then(Value::as_i64), node.keyword("maximum").and_then(Value::as_i64));
     let more = match (form, bounds) {
-        (Form::Seconds, (Some(least), Some(most))) => {
-            format!(": such as 90s, 30m, 1h or 7d ({least}s to {most}s)")
-        }
-        (Form::Seconds, _) => ": such as 90s, 30m, 1h or 7d".to_owned(),
+        (Form::Seconds, (least, most)) => durations(least.unwrap_or(0), most.unwrap_or(i64::MAX)),
         (Form::Integer, (Some(least), Some(most))) => format!(" ({least} to {most})"),
         (Form::File, _) => ": a file that holds it to the byte, or - for standard input".to_owned(),
         (Form::IdempotencyKey, _) => "; made up unless given".to_owned(),
@@ -188,6 +185,16 @@ fn help(node: Node<'_>, form: Form) -> String {
         _ => String::new(),
     };
     format!("{text}{more}")
+}
+
+/// Durations by example, of those that are allowed, and the bounds.
+fn durations(least: i64, most: i64) -> String {
+    let examples = [("90s", 90), ("30m", 1800), ("1h", 3600), ("24h", 86_400), ("7d", 604_800)];
+    let allowed = examples.iter().filter(|(_, seconds)| (least..=most).contains(seconds));
+    let words: Vec<&str> = allowed.map(|(word, _)| *word).collect();
+    let such_as = if words.is_empty() { String::new() } else { format!(": such as {}", words.join(", ")) };
+    let bounds = if most == i64::MAX { String::new() } else { format!(" ({least}s to {most}s)") };
+    format!("{such_as}{bounds}")
 }
 
 /// `joinTokens` as `join-tokens`; dots stay.

@@ -118,7 +118,8 @@ pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Col
 fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) -> Result<bool, Problem> {
     let one_node = all.iter().all(|other| other.node == incumbent.node);
     if !(newcomer.allow_reclaim && incumbent.pool_id == newcomer.pool_id && one_node) {
-        let remedy = "; a token with allowReclaim of its own pool may take it over, or release that node";
+        let remedy = "; release that node, or take it over by a token of its own pool with allowReclaim (join-tokens create \
+            --allow-reclaim)";
         return Err(taken(incumbent, remedy));
     }
     match &incumbent.ek_sha256 {

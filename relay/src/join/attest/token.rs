@@ -37,7 +37,7 @@ fn matches(expect: &Expect, machine: &Machine, proven_ek: Option<&str>) -> Resul
     .flatten()
     .collect();
     if !errors.is_empty() {
-        let detail = "The machine is not the one that the token is pinned to; mint a token for this machine, or use this one on the right machine.";
+        let detail = "The machine is not the one that the token is pinned to; mint a token for what is seen, or use this one on the right machine.";
         return Err(Problem::refused(Reason::IdentityMismatch, detail).with_errors(errors));
     }
     if expect.ek_sha256.is_some() && proven_ek.is_none() {
@@ -67,7 +67,7 @@ fn product_uuid(pin: &str, expect: &Expect, machine: &Machine) -> Option<FieldEr
 }
 
 fn mismatch(field: &str, expected: &str, seen: Option<&str>, matches: bool) -> Option<FieldError> {
-    let seen = seen.unwrap_or("nothing usable");
+    let seen = seen.unwrap_or("no value that tells machines apart");
     (!matches)
         .then(|| FieldError { field: field.to_owned(), message: format!("expected {expected}, seen {seen}") })
 }
