@@ -36,6 +36,9 @@ pub enum ConfigError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Several keys of the file are wrong.
+    #[error("{}", said(.0))]
+    Several(Vec<ConfigError>),
     /// The file is no TOML.
     #[error("read settings from {path}, line {line}: {message}")]
     Syntax {
@@ -84,6 +87,11 @@ pub enum ConfigError {
         /// Its variable.
         env: String,
     },
+}
+
+/// Each on a line of its own.
+fn said(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
 }
 
 fn known() -> String {

@@ -59,30 +59,39 @@ impl Merged {
             line: line_of(text, &error),
             message: error.message().to_owned(),
         })?;
+        let mut wrong = Vec::new();
         for (name, value) in table {
-            self.add_value(&name, value, path)?;
+            self.add_value(&name, value, path, &mut wrong);
         }
-        Ok(())
+        match wrong.pop() {
+            None => Ok(()),
+            Some(only) if wrong.is_empty() => Err(only),
+            Some(last) => {
+                wrong.push(last);
+                Err(ConfigError::Several(wrong))
+            }
+        }
     }
 
-    fn add_value(&mut self, name: &str, value: toml::Value, path: &Path) -> Result<(), ConfigError> {
+    /// Takes a key and its value, or says what is wrong with them.
+    fn add_value(&mut self, name: &str, value: toml::Value, path: &Path, wrong: &mut Vec<ConfigError>) {
         let unknown = || ConfigError::UnknownKey { path: path.to_owned(), key: name.to_owned() };
         if let Some(key) = KEYS.iter().find(|key| key.name == name) {
-            let text = scalar(key, value).map_err(|expected| ConfigError::Type {
-                path: path.to_owned(),
-                key: key.name,
-                expected,
-            })?;
-            self.set(key, text, Origin::File(path.to_owned()));
-            return Ok(());
+            match scalar(key, value) {
+                Ok(text) => self.set(key, text, Origin::File(path.to_owned())),
+                Err(expected) => {
+                    wrong.push(ConfigError::Type { path: path.to_owned(), key: key.name, expected });
+                }
+            }
+            return;
         }
         // A name with a dot was a table's member already, or a quoted key that looks like one.
         let is_table =
             KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(table, _)| table == name));
-        let (true, toml::Value::Table(members)) = (is_table, value) else { return Err(unknown()) };
-        members
-            .into_iter()
-            .try_for_each(|(member, value)| self.add_value(&format!("{name}.{member}"), value, path))
+        let (true, toml::Value::Table(members)) = (is_table, value) else { return wrong.push(unknown()) };
+        for (member, value) in members {
+            self.add_value(&format!("{name}.{member}"), value, path, wrong);
+        }
     }
 }
 
