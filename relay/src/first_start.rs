@@ -54,6 +54,28 @@ pub struct Beginning<'a> {
     pub now: Timestamp,
 }
 
+/// The setting says another trust domain than the store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the store's trust domain is {kept} for good, and the setting trust_domain says {told}; remove the setting, or give \
+     the store that belongs to it (database_url, data_dir)"
+)]
+pub struct OtherTrustDomain {
+    told: TrustDomain,
+    kept: TrustDomain,
+}
+
+/// Whether what was told about the trust domain goes with what the store has kept. Pure.
+///
+/// # Errors
+/// It is another one.
+pub fn same_trust_domain(told: Option<&TrustDomain>, kept: &TrustDomain) -> Result<(), OtherTrustDomain> {
+    match told {
+        Some(told) if told != kept => Err(OtherTrustDomain { told: told.clone(), kept: kept.clone() }),
+        _ => Ok(()),
+    }
+}
+
 /// Whether the store has no installation yet.
 ///
 /// # Errors
@@ -165,4 +187,19 @@ async fn make(tx: &mut Tx<'_>, beginning: &Beginning<'_>) -> Result<(), Fault> {
     };
     pools::insert(tx, &pool).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trust_domain_that_is_told_must_be_the_one_that_was_kept() {
+        let domain = |text: &str| text.parse::<TrustDomain>().unwrap();
+        let kept = domain("relay.example");
+        assert_eq!(same_trust_domain(None, &kept), Ok(()));
+        assert_eq!(same_trust_domain(Some(&kept), &kept), Ok(()));
+        let refused = same_trust_domain(Some(&domain("other.example")), &kept).unwrap_err().to_string();
+        assert!(refused.contains("relay.example") && refused.contains("other.example"), "{refused}");
+    }
 }

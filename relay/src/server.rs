@@ -3,7 +3,7 @@
 use crate::{
     api,
     auth::bootstrap,
-    ca::{Authority, TrustDomain},
+    ca::Authority,
     clock::Clock,
     config::Settings,
     context::Context,
@@ -52,7 +52,7 @@ pub enum ServeError {
         path: PathBuf,
     },
     /// The address is taken, or not this machine's.
-    #[error("listen on {address}: is another program listening there?")]
+    #[error("listen on {address}: {}", listening(source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -96,6 +96,7 @@ pub async fn serve(settings: Settings) -> Result<(), ServeError> {
 /// A relay that listens and does not answer yet.
 pub struct Relay {
     settings: Settings,
+    trust_domain: String,
     app: Arc<App>,
     tls: Arc<Tls>,
     listener: TcpListener,
@@ -125,12 +126,11 @@ impl Relay {
         let address = listener
             .local_addr()
             .map_err(|source| ServeError::Listen { address: settings.listen, source })?;
-        let trust_domain = settings
-            .trust_domain_at(address)
-            .map_err(ServeError::start("taking a trust domain from the URL"))?;
-        let installation = installation(&store, &trust_domain, &keys, &random, clock.now())
+        let told = Told { settings: &settings, address };
+        let installation = installation(&store, told, &keys, &random, clock.now())
             .await
             .map_err(ServeError::start("opening the installation"))?;
+        let trust_domain = installation.trust_domain.to_string();
         let authority = Authority::open(&installation.trust_domain, installation.authorities, &keys, &random)
             .map_err(ServeError::start("opening the CA"))?;
         let names = upkeep::server_names(&settings, address);
@@ -155,7 +155,7 @@ impl Relay {
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
         let app = Arc::new(App { relay: Arc::new(relay), registry, url, crls: Crls::default() });
-        Ok(Self { settings, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
+        Ok(Self { settings, trust_domain, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
     }
 
     /// What the relay's calls reach; for tests that look behind the API.
@@ -175,7 +175,7 @@ impl Relay {
     /// # Errors
     /// The files that say where it is can't be written.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { settings, app, tls, listener, address, dates, _lock } = self;
+        let Self { settings, trust_domain, app, tls, listener, address, dates, _lock } = self;
         let relay = app.relay.clone();
         let directory = settings.data_dir.clone();
         publish(&relay, &directory).await?;
@@ -183,7 +183,7 @@ impl Relay {
         let listen = directory.join("listen");
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
             .map_err(ServeError::file("writing", &listen))?;
-        announce(&relay, &app.url);
+        announce(&relay, &app.url, &trust_domain);
         serve::serve(app, listener, tls, stop).await;
         tracing::info!("draining");
         drop(upkeep);
@@ -193,6 +193,20 @@ impl Relay {
         }
         relay.store.close().await;
         Ok(())
+    }
+}
+
+/// What to do about an address that can't be listened on.
+fn listening(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::AddrInUse => "is another program listening there?",
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address; listen on one that it has, or on 0.0.0.0 or [::] with --url"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "a port below 1024 needs root or CAP_NET_BIND_SERVICE; take another port"
+        }
+        _ => "is the address one of this machine's?",
     }
 }
 
@@ -219,17 +233,34 @@ fn claim(directory: &Path) -> Result<File, ServeError> {
     }
 }
 
+/// What a start knows of the trust domain: the settings, and the address that was bound.
+struct Told<'a> {
+    settings: &'a Settings,
+    address: SocketAddr,
+}
+
 /// The installation of the store, made now if it has none.
 async fn installation(
     store: &Store,
-    trust_domain: &TrustDomain,
+    told: Told<'_>,
     keys: &KeyRing,
     random: &Random,
     now: Timestamp,
 ) -> Result<Installation, Fault> {
-    let authorities = first_start::drawn(store, trust_domain, keys, random, now).await?;
-    first_start::ensure(store, &Beginning { trust_domain, authorities: &authorities, keys, random, now })
-        .await
+    let named = told.settings.trust_domain.as_ref();
+    let installation = if first_start::is_empty(store).await? {
+        let trust_domain =
+            told.settings.trust_domain_at(told.address).map_err(Fault::internal("taking a trust domain"))?;
+        let authorities = first_start::drawn(store, &trust_domain, keys, random, now).await?;
+        let beginning =
+            Beginning { trust_domain: &trust_domain, authorities: &authorities, keys, random, now };
+        first_start::ensure(store, &beginning).await?
+    } else {
+        store.read("installation", keys, |tx, keys| Box::pin(first_start::load(tx, keys))).await?
+    };
+    first_start::same_trust_domain(named, &installation.trust_domain)
+        .map_err(Fault::internal("taking a trust domain"))?;
+    Ok(installation)
 }
 
 /// Writes what machines and operators need to reach this relay: bundles and bootstrap credentials.
@@ -242,9 +273,10 @@ async fn publish(relay: &Context, directory: &Path) -> Result<(), ServeError> {
 }
 
 /// The line is part of the contract, whatever the log's format and level. Nobody need be there to read it.
-fn announce(relay: &Context, url: &str) {
+fn announce(relay: &Context, url: &str, trust_domain: &str) {
     let pin = relay.ca.load().pin().unwrap_or_default();
-    tracing::info!(url, pin, version = env!("CARGO_PKG_VERSION"), "the relay serves; machines pin this CA");
+    let version = env!("CARGO_PKG_VERSION");
+    tracing::info!(url, trust_domain, pin, version, "the relay serves; machines pin this CA");
     let _ = writeln!(io::stderr(), "listening on {url}");
 }
 

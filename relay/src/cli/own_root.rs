@@ -67,10 +67,11 @@ impl<'a> Desk<'a> {
             let named = settings.trust_domain_at(settings.listen);
             named.map_err(Fault::internal("taking a trust domain (set --url or --trust-domain)"))?
         } else {
-            store
-                .read("installation", &keys, |tx, keys| Box::pin(first_start::load(tx, keys)))
-                .await?
-                .trust_domain
+            let load = store.read("installation", &keys, |tx, keys| Box::pin(first_start::load(tx, keys)));
+            let kept = load.await?.trust_domain;
+            first_start::same_trust_domain(settings.trust_domain.as_ref(), &kept)
+                .map_err(Fault::internal("taking a trust domain"))?;
+            kept
         };
         Ok(Self { settings, world, store, keys, trust_domain, empty })
     }

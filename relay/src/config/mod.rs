@@ -14,12 +14,9 @@ pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::{ConfigError, Origin};
 pub use keys::{Form, KEYS, Key};
 pub use merge::DEFAULT_FILE;
-pub use values::{InvalidLogFormat, InvalidRelayUrl, LogFormat, RelayUrl};
+pub use values::{InvalidLogFormat, InvalidRelayUrl, LogFormat, NoTrustDomain, RelayUrl};
 
-use crate::{
-    ca::{InvalidTrustDomain, TrustDomain},
-    log,
-};
+use crate::{ca::TrustDomain, log};
 use merge::Merged;
 use std::{
     fmt::Display,
@@ -133,7 +130,7 @@ impl Settings {
     ///
     /// # Errors
     /// None was told, and the URL's host is none.
-    pub fn trust_domain_at(&self, listening: SocketAddr) -> Result<TrustDomain, InvalidTrustDomain> {
+    pub fn trust_domain_at(&self, listening: SocketAddr) -> Result<TrustDomain, NoTrustDomain> {
         match &self.trust_domain {
             Some(told) => Ok(told.clone()),
             None => self.url_at(listening).trust_domain(),

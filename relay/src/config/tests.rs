@@ -82,6 +82,16 @@ fn unknown_keys_are_refused_with_file_and_key() {
 }
 
 #[test]
+fn all_wrong_keys_of_a_file_are_said_at_once() {
+    let said = message("data_dir = 1\nlistn = 'x'\n[limits]\njoin_in_flight = 'many'", &[], &[]);
+    for part in
+        ["data_dir must be a string", "listn is not a setting", "limits.join_in_flight must be an integer"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
 fn every_error_names_setting_origin_and_rule_and_no_value() {
     let secret = "hunter2";
     for key in KEYS.iter().filter(|key| !matches!(key.name, "data_dir" | "master_key_file")) {
@@ -185,5 +195,9 @@ fn addresses_of_relays() {
         assert_eq!(text.parse::<RelayUrl>(), Err(InvalidRelayUrl), "{text}");
     }
     assert_eq!("https://[::1]:1".parse::<RelayUrl>().unwrap().trust_domain().unwrap().as_str(), "--1");
+    for nobody in ["https://0.0.0.0:8443", "https://[::]:8443", "https://[::ffff:0.0.0.0]"] {
+        let refused = nobody.parse::<RelayUrl>().unwrap().trust_domain().unwrap_err();
+        assert!(refused.to_string().contains("--url"), "{nobody}: {refused}");
+    }
     assert!("https://tenant.example".parse::<RelayUrl>().unwrap().trust_domain().is_err());
 }

@@ -3,7 +3,7 @@
 use crate::ca::{InvalidTrustDomain, TrustDomain};
 use std::{
     fmt,
-    net::{Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     str::FromStr,
 };
 
@@ -19,6 +19,20 @@ pub struct RelayUrl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be https://host or https://host:port, such as https://relay.example.org:8443")]
 pub struct InvalidRelayUrl;
+
+/// There is no trust domain to begin with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTrustDomain {
+    /// The host is the address of nobody.
+    #[error(
+        "{0} names no relay, and the trust domain stays in every certificate for good; give the address that machines \
+         use by --url https://HOST:PORT, or a name by --trust-domain"
+    )]
+    Unspecified(String),
+    /// The host's form.
+    #[error(transparent)]
+    Invalid(#[from] InvalidTrustDomain),
+}
 
 /// The port of https.
 const HTTPS_PORT: u16 = 443;
@@ -80,9 +94,13 @@ impl RelayUrl {
     /// The trust domain of a relay that is told none: the host, `-` for the colons of an IPv6 address.
     ///
     /// # Errors
-    /// The host is no trust domain, so that one must be set.
-    pub fn trust_domain(&self) -> Result<TrustDomain, InvalidTrustDomain> {
-        self.host.replace(':', "-").parse()
+    /// The host is no trust domain, or the address of nobody, so that one must be set.
+    pub fn trust_domain(&self) -> Result<TrustDomain, NoTrustDomain> {
+        let names_nobody = self.host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_unspecified());
+        if names_nobody {
+            return Err(NoTrustDomain::Unspecified(self.host.clone()));
+        }
+        Ok(self.host.replace(':', "-").parse()?)
     }
 }
 
