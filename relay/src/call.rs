@@ -2,6 +2,7 @@
 
 use crate::{auth::Principal, ca::PeerCertificate, context::Context, fault::Fault};
 use shared::{
+    api::Access,
     id::JoinTokenId,
     problem::{Code, Problem},
     time::Timestamp,
@@ -90,6 +91,23 @@ impl Call {
             Caller::Peer(peer) => peer.node.to_string(),
         }
     }
+}
+
+/// The answer to a call without a credential of the kind that its method asks for. It says which kind that is, and
+/// nothing about the one that came.
+#[must_use]
+pub fn no_credential(access: Access) -> Problem {
+    let detail = match access {
+        Access::JoinToken => {
+            "No valid join token came with the request: there is none with this id and this secret. Copy it again, whole, \
+             or mint another (relay join-tokens create)."
+        }
+        Access::Any | Access::May(..) => {
+            "No valid API credential came with the request; show one that is current (a join token is none)."
+        }
+        Access::RenewingNode | Access::Node | Access::PlatformNode => return unauthenticated(),
+    };
+    Problem::new(Code::Unauthenticated, detail)
 }
 
 /// The one answer to every credential that doesn't count; it never says why.

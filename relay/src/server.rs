@@ -10,7 +10,7 @@ use crate::{
     fault::{Fault, chain},
     files,
     first_start::{self, Beginning, Installation},
-    http::{App, crls::Crls, limits::Limits, serve, tls::Tls},
+    http::{App, crls::Crls, limits::Limits, record::Refusals, serve, tls::Tls},
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
     random::Random,
@@ -154,7 +154,7 @@ impl Relay {
         };
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
-        let app = Arc::new(App { relay: Arc::new(relay), registry, url, crls: Crls::default() });
+        let app = Arc::new(App { relay: Arc::new(relay), registry, url, crls: Crls::default(), refusals: Refusals::default() });
         Ok(Self { settings, trust_domain, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
     }
 

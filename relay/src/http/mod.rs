@@ -8,13 +8,14 @@ pub mod crls;
 pub mod documents;
 pub mod limits;
 pub mod problem;
+pub mod record;
 pub mod serve;
 pub mod tls;
 
 use crate::{
     api::registry::Registry,
     auth::tokens,
-    call::{Call, Caller, unauthenticated},
+    call::{Call, Caller, no_credential, unauthenticated},
     context::Context,
     fault::Fault,
     join::standing,
@@ -55,6 +56,8 @@ pub struct App {
     pub url: String,
     /// The CRLs that were made last.
     pub crls: crls::Crls,
+    /// Bounds what the log says of refusals.
+    pub refusals: record::Refusals,
 }
 
 /// What is known of a request before it is read.
@@ -120,6 +123,7 @@ async fn call(app: &Arc<App>, name: &'static str, request: Request) -> Response 
         Err(fault) => fault.into_problem(name, &arrival.request_id),
     };
     app.relay.metrics.answered(name, code.code.as_str());
+    app.refusals.refused(name, &arrival.request_id, &code, app.relay.clock.now());
     problem::problem(&Problem { request_id: Some(arrival.request_id.to_string()), ..code })
 }
 
@@ -130,11 +134,12 @@ async fn run(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Vec<u8>, Fault> {
-    let access = app.registry.get(name).map(|bound| bound.method.access).ok_or_else(unauthenticated)?;
+    let method = app.registry.get(name).map(|bound| bound.method).ok_or_else(unauthenticated)?;
+    let access = method.access;
     require_json(headers)?;
     let Some(caller) = authenticate(&app.relay, access, headers, arrival).await? else {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
-        return Err(unauthenticated().into());
+        return Err(no_credential(access).into());
     };
     charge(&app.relay, access, &caller, arrival.remote)?;
     let body = read(body).await?;
@@ -142,7 +147,7 @@ async fn run(
     let in_flight = app.relay.limits.enter(access)?;
     let call = Call {
         relay: app.relay.clone(),
-        caller,
+        caller: caller.clone(),
         method: name,
         remote: arrival.remote,
         request_id: arrival.request_id.to_string(),
@@ -165,6 +170,9 @@ async fn run(
         let known =
             app.relay.store.glance("node.known", peer, |tx, peer| Box::pin(standing::known(tx, peer)));
         answer = known.await.and(answer);
+    }
+    if answer.is_ok() {
+        record::changed(&method, &arrival.request_id, &caller);
     }
     // A certificate or token that counts no more shows only in the store.
     if is(&answer, Code::Unauthenticated) {
