@@ -21,7 +21,8 @@ fn main() -> ExitCode {
             return Exit::Refused.into();
         }
     };
-    let world = World { env: &variable, clock: &Clock::system(), random: &Random::system() };
+    let world =
+        World { env: &variable, names: &variables, clock: &Clock::system(), random: &Random::system() };
     match cli::start(std::env::args_os(), &methods, &world) {
         Start::Serve(settings) => serve(*settings).into(),
         Start::Ended(exit) => exit.into(),
@@ -32,6 +33,10 @@ fn main() -> ExitCode {
 fn variable(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?.to_string_lossy().into_owned();
     if value.is_empty() { None } else { Some(value) }
+}
+
+fn variables() -> Vec<String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
 }
 
 fn serve(settings: Settings) -> Exit {

@@ -23,6 +23,7 @@ use judge::{Finding, Mark};
 use nix::sys::statvfs::statvfs;
 use shared::time::Timestamp;
 use std::{
+    io,
     net::{TcpStream, ToSocketAddrs as _},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -37,7 +38,8 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     // A setting that is not right has been told with its remedy; nothing else can be looked at without.
     let Ok(settings) = local::settings(flags, world) else { return Exit::Refused };
     let now = world.clock.now();
-    let mut findings = vec![judge::clock(now), judge::url(&settings)];
+    let running = target::listening(&settings.data_dir.join("listen")).ok();
+    let mut findings = vec![judge::clock(now), judge::url(&settings, running.as_ref())];
     findings.extend(files(&settings));
     match local::finish(store(&settings, world.random, now)) {
         Ok(more) => findings.extend(more),
@@ -54,9 +56,14 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
 fn files(settings: &Settings) -> Vec<Finding> {
     let dir = &settings.data_dir;
     let mut findings = Vec::new();
-    let Ok(metadata) = dir.metadata() else {
-        let text = format!("{} is not there yet", dir.display());
-        return vec![Finding::note("data_dir", text, "`relay serve` makes it at its first start")];
+    // What can't be looked into is not what is not there.
+    let metadata = match dir.metadata().and_then(|metadata| dir.read_dir().map(|_| metadata)) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = format!("{} is not there yet", dir.display());
+            return vec![Finding::note("data_dir", text, "`relay serve` makes it at its first start")];
+        }
+        Err(error) => return vec![judge::hidden("data_dir", dir, &error)],
     };
     findings.push(judge::folder_mode(dir, metadata.mode()));
     for path in secret_files(settings) {
@@ -93,12 +100,10 @@ fn space(dir: &Path) -> Finding {
 /// Whether the relay that says it listens does.
 fn running(dir: &Path) -> Option<Finding> {
     let path = dir.join("listen");
-    if !path.exists() {
-        return Some(Finding::note(
-            "relay",
-            "none runs on this folder".to_owned(),
-            "start it with `relay serve`",
-        ));
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Some(judge::none_runs(dir.join("trust-bundle.pem").exists())),
+        Err(error) => return Some(judge::hidden("relay", &path, &error)),
     }
     let url = target::listening(&path).ok()?;
     let address = (url.host(), url.port()).to_socket_addrs().ok()?.next()?;
@@ -121,6 +126,7 @@ async fn store(settings: &Settings, random: &Random, now: Timestamp) -> Vec<Find
             let text = format!("{place} is not there yet");
             return vec![Finding::note("store", text, "`relay serve` makes it at its first start")];
         }
+        Err(OpenError::Hidden { path, source }) => return vec![judge::hidden("store", &path, &source)],
         Err(error) => {
             return vec![Finding::wrong("store", error.to_string(), "check that it runs and database_url")];
         }
@@ -141,20 +147,17 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
         Ok(false) => {}
         Ok(true) => {
             let text = "the store holds no installation yet".to_owned();
-            return vec![Finding::note("store", text, "`relay serve` makes it at its first start")];
+            let begins = settings.trust_domain_at(settings.listen);
+            return vec![
+                Finding::note("store", text, "`relay serve` makes it at its first start"),
+                judge::first_trust_domain(begins),
+            ];
         }
         Err(fault) => return vec![Finding::wrong("store", chain(&fault), "run `relay migrate`")],
     }
     let key = match MasterKey::load(&settings.master_key_file, settings.credentials_dir.as_deref()) {
         Ok(key) => key,
-        // The text holds its remedy.
-        Err(error) => {
-            return vec![Finding::wrong(
-                "master key",
-                error.to_string(),
-                "restore it from where it is kept; without it the store can't be opened",
-            )];
-        }
+        Err(error) => return vec![judge::master_key(&error)],
     };
     let keys = KeyRing::new(key, Vec::new());
     let loaded = store.read("doctor", &keys, |tx, keys| Box::pin(first_start::load(tx, keys))).await;
@@ -162,7 +165,10 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
         Ok(installation) => installation,
         Err(fault) => return vec![unopened(&fault)],
     };
-    let mut findings = vec![Finding::good("master key", "it opens the store".to_owned())];
+    let mut findings = vec![
+        Finding::good("master key", "it opens the store".to_owned()),
+        judge::trust_domain(settings.trust_domain.as_ref(), &installation.trust_domain),
+    ];
     let records = installation.authorities;
     findings.extend(records.iter().map(|record| judge::ca(record, now)));
     if let Err(error) = Authority::open(&installation.trust_domain, records, &keys, random) {

@@ -2,7 +2,7 @@
 
 use super::{World, exit::Exit, terminal, tree::ids};
 use crate::{
-    config::{DEFAULT_FILE, Settings, Sources},
+    config::{DEFAULT_FILE, KEYS, Settings, Sources},
     fault::{Fault, chain},
     first_start::{self, Installation},
     seal::{KeyRing, MasterKey, MasterKeyError},
@@ -10,9 +10,15 @@ use crate::{
 };
 use clap::ArgMatches;
 use std::{
+    fs::File,
     future::Future,
+    io,
     path::{Path, PathBuf},
 };
+
+/// The variables that say where settings are, and which relay the verbs of operators ask.
+const OF_THE_CLI: [&str; 5] =
+    ["RELAY_CONFIG", "RELAY_RELAY", "RELAY_TOKEN_FILE", "RELAY_CA_FILE", "RELAY_TENANT"];
 
 /// The settings that a command was given.
 ///
@@ -25,10 +31,23 @@ pub(super) fn settings(flags: &ArgMatches, world: &World<'_>) -> Result<Settings
         env: world.env,
         flags: &|key| flags.get_one::<String>(key.name).cloned(),
     };
-    Settings::load(&sources).map_err(|error| {
+    let settings = Settings::load(&sources).map_err(|error| {
         terminal::say(&error);
         Exit::Usage
-    })
+    })?;
+    for name in unknown_variables(&(world.names)()) {
+        terminal::say(&format_args!("warning: the environment has {name}, which is no setting"));
+    }
+    Ok(settings)
+}
+
+/// Names in the environment that look like settings and are none. A cluster puts names of its own there for a service
+/// that is called relay (`RELAY_SERVICE_HOST`, `RELAY_PORT_8443_TCP`).
+fn unknown_variables(names: &[String]) -> Vec<&str> {
+    let known = |name: &str| OF_THE_CLI.contains(&name) || KEYS.iter().any(|key| key.env() == name);
+    let of_a_cluster = |name: &str| name.starts_with("RELAY_PORT") || name.starts_with("RELAY_SERVICE_");
+    let odd = |name: &&str| name.starts_with("RELAY_") && !known(name) && !of_a_cluster(name);
+    names.iter().map(String::as_str).filter(odd).collect()
 }
 
 /// `relay migrate`: brings the schema up to this version.
@@ -77,6 +96,14 @@ pub(super) enum OpenError {
     /// There is none, and it is not made by asking.
     #[error("open the store: there is no {}; `relay serve` makes it at its first start", .0.display())]
     Absent(PathBuf),
+    /// It can't be looked for.
+    #[error("open the store {}: {source}; ask as the relay's user, or as root", path.display())]
+    Hidden {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// The store fails.
     #[error("open the store: {}", chain(.0))]
     Store(#[from] StoreError),
@@ -94,17 +121,23 @@ impl OpenError {
         match self {
             Self::Absent(_) => Exit::NotFound,
             Self::Store(error) | Self::Installation(Fault::Store(error)) => exit_of(error),
-            Self::Key(_) | Self::Installation(_) => Exit::Refused,
+            Self::Hidden { .. } | Self::Key(_) | Self::Installation(_) => Exit::Refused,
         }
     }
 }
 
 /// Opens the store that is there; none is made.
 pub(super) async fn store(settings: &Settings) -> Result<Store, OpenError> {
-    match settings.database_url.file() {
-        Some(file) if !file.exists() => Err(OpenError::Absent(file.to_owned())),
-        _ => Ok(Store::open(settings.database_url.expose()).await?),
+    if let Some(file) = settings.database_url.file() {
+        match File::open(file) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(OpenError::Absent(file.to_owned()));
+            }
+            Err(source) => return Err(OpenError::Hidden { path: file.to_owned(), source }),
+        }
     }
+    Ok(Store::open(settings.database_url.expose()).await?)
 }
 
 /// Opens the installation that is there, and its CAs' keys.
@@ -133,5 +166,24 @@ pub(super) fn finish<T>(work: impl Future<Output = T>) -> Result<T, Exit> {
             terminal::say(&format_args!("start: {error}"));
             Err(Exit::TryAgain)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelled_variables_are_found() {
+        let names = [
+            "RELAY_LISTN",
+            "RELAY_LISTEN",
+            "RELAY_LIMITS_JOIN_IN_FLIGHT",
+            "RELAY_CONFIG",
+            "RELAY_TOKEN_FILE",
+        ];
+        let of_a_cluster = ["RELAY_SERVICE_HOST", "RELAY_PORT_8443_TCP_ADDR", "HOME"];
+        let names: Vec<String> = names.into_iter().chain(of_a_cluster).map(str::to_owned).collect();
+        assert_eq!(unknown_variables(&names), ["RELAY_LISTN"]);
     }
 }

@@ -28,7 +28,7 @@ pub use terminal::say;
 use crate::{clock::Clock, config::Settings, random::Random};
 use clap::{ArgMatches, Command};
 use clap_complete::Shell;
-use shared::api::Method;
+use shared::{api::Method, token::looks_like_token};
 use std::{ffi::OsString, io, path::Path};
 use verbs::Verb;
 
@@ -36,6 +36,8 @@ use verbs::Verb;
 pub struct World<'a> {
     /// The environment; an empty variable is none.
     pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// The names of all variables.
+    pub names: &'a dyn Fn() -> Vec<String>,
     /// The time.
     pub clock: &'a Clock,
     /// Randomness, for idempotency keys and names of files.
@@ -67,7 +69,15 @@ where
         // Help and version are no errors; clap prints them to standard output.
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-            Start::Ended(if error.print().is_ok() { exit } else { Exit::Refused })
+            // A secret that was given as an argument must not end up in a log too.
+            let text = error.to_string();
+            let printed = if looks_like_token(&text) {
+                say(&text);
+                Ok(())
+            } else {
+                error.print()
+            };
+            Start::Ended(if printed.is_ok() { exit } else { Exit::Refused })
         }
     }
 }

@@ -1,13 +1,15 @@
 //! The doctor's rules: functions of what was found. No file, no store and no clock is read here.
 
 use crate::{
-    ca::{CaRecord, CaState},
+    ca::{CaRecord, CaState, TrustDomain},
     cli::humane,
-    config::Settings,
+    config::{NoTrustDomain, RelayUrl, Settings},
+    first_start::same_trust_domain,
+    seal::MasterKeyError,
     store::Applied,
 };
 use shared::time::Timestamp;
-use std::{fmt, path::Path};
+use std::{fmt, io, path::Path};
 
 /// A clock before this is wrong: 2026-01-01T00:00:00Z, when this program did not exist.
 const EARLIEST: Timestamp = Timestamp::from_seconds(1_767_225_600);
@@ -85,8 +87,19 @@ pub(super) fn clock(now: Timestamp) -> Finding {
     Finding::good("clock", format!("it says {now}"))
 }
 
-pub(super) fn url(settings: &Settings) -> Finding {
+/// `running` is where a relay on this folder says that it listens.
+pub(super) fn url(settings: &Settings, running: Option<&RelayUrl>) -> Finding {
+    // A relay that was told by flags; the port that was picked for 0 is none.
+    let elsewhere = running.filter(|url| settings.listen.port() != 0 && url.port() != settings.listen.port());
     match &settings.url {
+        None if elsewhere.is_some() || (running.is_some() && settings.listen.ip().is_loopback()) => {
+            let at = running.map(ToString::to_string).unwrap_or_default();
+            Finding::note(
+                "url",
+                format!("these settings have none; a relay runs at {at}, perhaps with others"),
+                "what the relay is told by flags the doctor does not know: put it into /etc/relay/relay.toml, or give the same flags",
+            )
+        }
         Some(url) => Finding::good("url", url.to_string()),
         None if settings.listen.ip().is_unspecified() => Finding::warn(
             "url",
@@ -109,6 +122,53 @@ pub(super) fn folder_mode(path: &Path, mode: u32) -> Finding {
     }
     let text = format!("others may write into {shown} (mode {:04o})", mode & 0o7777);
     Finding::wrong("data_dir", text, format!("run: chmod 700 {shown}"))
+}
+
+/// What this user may not look at: the truth about it is not known.
+pub(super) fn hidden(subject: &'static str, path: &Path, error: &io::Error) -> Finding {
+    let text = format!("{} can't be looked at: {error}", path.display());
+    Finding::wrong(subject, text, "run the doctor as the relay's user, or as root")
+}
+
+/// No relay listens by this folder.
+pub(super) fn none_runs(ran_before: bool) -> Finding {
+    if ran_before {
+        return Finding::warn("relay", "it is down: none runs on this folder".to_owned(), "start it");
+    }
+    Finding::note("relay", "none runs on this folder".to_owned(), "start it with `relay serve`")
+}
+
+/// A master key that can't be used. The error says its remedy, but where the file itself is lost.
+pub(super) fn master_key(error: &MasterKeyError) -> Finding {
+    let remedy = match error {
+        MasterKeyError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            "restore it from where it is kept; without it the store can't be opened"
+        }
+        MasterKeyError::Read { .. } => "run the doctor as the relay's user, or as root",
+        MasterKeyError::Form { .. } => "put the file that belongs to this store in its place",
+        MasterKeyError::Mode { .. } | MasterKeyError::Create { .. } => "",
+    };
+    Finding::wrong("master key", error.to_string(), remedy)
+}
+
+/// The trust domain that is in force, and whether a setting contradicts it.
+pub(super) fn trust_domain(told: Option<&TrustDomain>, kept: &TrustDomain) -> Finding {
+    match same_trust_domain(told, kept) {
+        Ok(()) => Finding::good("trust domain", format!("{kept}, from the first start on")),
+        Err(error) => Finding::wrong("trust domain", error.to_string(), ""),
+    }
+}
+
+/// The trust domain that a first start would take for good.
+pub(super) fn first_trust_domain(begins: Result<TrustDomain, NoTrustDomain>) -> Finding {
+    match begins {
+        Ok(domain) => Finding::note(
+            "trust domain",
+            format!("the first start takes {domain}, for good"),
+            "if that is not the name that is to stay, set --url or --trust-domain before it",
+        ),
+        Err(error) => Finding::wrong("trust domain", error.to_string(), ""),
+    }
 }
 
 /// A finding only if others may read the file.
@@ -222,6 +282,35 @@ mod tests {
         assert_eq!(marks, [Mark::Wrong, Mark::Warn, Mark::Warn, Mark::Good]);
         assert_eq!(schema("x", &Applied { from: 1, to: 1 }).mark, Mark::Good);
         assert_eq!(schema("x", &Applied { from: 0, to: 1 }).mark, Mark::Warn);
+    }
+
+    #[test]
+    fn what_is_hidden_is_wrong_and_what_is_down_is_said() {
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let finding = hidden("data_dir", Path::new("/srv/relay"), &denied()).to_string();
+        assert!(finding.starts_with("WRONG") && finding.contains("as root"), "{finding}");
+        assert_eq!([none_runs(true).mark, none_runs(false).mark], [Mark::Warn, Mark::Note]);
+        let path = || "/srv/relay/master.key".into();
+        for (error, remedy) in [
+            (MasterKeyError::Read { path: path(), source: io::ErrorKind::NotFound.into() }, "restore it"),
+            (MasterKeyError::Read { path: path(), source: denied() }, "as root"),
+        ] {
+            assert!(master_key(&error).remedy.contains(remedy), "{error}");
+        }
+        let open = master_key(&MasterKeyError::Mode { path: path(), mode: 0o644 }).to_string();
+        assert!(open.contains("chmod 600") && !open.contains("restore"), "{open}");
+    }
+
+    #[test]
+    fn trust_domains_that_are_kept_and_that_would_be() {
+        let domain = |text: &str| text.parse::<TrustDomain>().unwrap();
+        let (kept, other) = (domain("relay.example"), domain("other.example"));
+        assert!(trust_domain(None, &kept).to_string().contains("relay.example"));
+        assert_eq!(trust_domain(Some(&other), &kept).mark, Mark::Wrong);
+        assert_eq!(first_trust_domain(Ok(kept)).mark, Mark::Note);
+        let nobody: RelayUrl = "https://0.0.0.0:8443".parse().unwrap();
+        let refused = first_trust_domain(nobody.trust_domain());
+        assert!(refused.mark == Mark::Wrong && refused.text.contains("--url"), "{refused}");
     }
 
     #[test]
