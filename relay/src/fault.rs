@@ -71,15 +71,37 @@ impl StoreFault for Fault {
     }
 }
 
-/// An error and its sources, in one line.
+/// An error and its sources, in one line; a source that a text before it has told is not told again.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
+        let told = source.to_string();
+        if !text.contains(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
         next = source.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("read key: {source}; restore it")]
+    struct Telling {
+        source: std::io::Error,
+    }
+
+    #[test]
+    fn a_source_is_told_once() {
+        let telling = || Telling { source: std::io::Error::other("no such file") };
+        assert_eq!(chain(&telling()), "read key: no such file; restore it");
+        let fault = Fault::internal::<Telling>("getting the key")(telling());
+        assert_eq!(chain(&fault), "getting the key failed: read key: no such file; restore it");
+    }
 }

@@ -38,7 +38,10 @@ pub(super) enum CallError {
     #[error("set up the connection: {0}")]
     SetUp(String),
     /// The relay's certificate is not trusted.
-    #[error("trust the relay at {relay}: {why}; give its CA by --ca-file")]
+    #[error(
+        "trust the relay at {relay}: {why}; give its CA by --ca-file: the file trust-bundle.pem of its data directory, \
+         fetched from there, not from this address"
+    )]
     Untrusted {
         /// Its address.
         relay: String,
@@ -46,7 +49,7 @@ pub(super) enum CallError {
         why: String,
     },
     /// The relay can't be reached, or stopped answering.
-    #[error("reach the relay at {relay}: {why}")]
+    #[error("reach the relay at {relay}: {why}; does it run there, and is the address right?")]
     Transport {
         /// Its address.
         relay: String,

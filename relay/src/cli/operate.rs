@@ -15,15 +15,31 @@ use super::{
 use crate::api::schema::TypeSchema;
 use clap::ArgMatches;
 use serde_json::{Map, Value};
-use shared::{hex, problem::Problem, terminal::shown};
-use std::{io, path::PathBuf};
+use shared::{
+    hex,
+    problem::{Code, Problem},
+    secret::Secret,
+    terminal::shown,
+    token::JoinToken,
+};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 /// The tenant of a caller who names none.
 const DEFAULT_TENANT: &str = "provider";
 /// The things of a page where all pages are fetched.
 const PAGE_SIZE: u64 = 200;
+/// As much as is read of a file that a secret replaces, in bytes.
+const MAX_BEFORE_BYTES: u64 = 4096;
 /// The most pages that are fetched: 100,000 things.
 const MAX_PAGES: usize = 500;
+
+/// What helps where the roles of a credential do not hold an action.
+const OTHER_CREDENTIAL: &str = "show a credential whose roles hold it by --token-file; that of the first admin is \
+                                bootstrap/admin_editor_token in the relay's data directory";
 
 /// Runs a verb.
 pub(super) fn run(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Exit {
@@ -186,9 +202,20 @@ fn hints(verb: &Verb, error: &CallError, input: &Input) -> Vec<String> {
         CallError::Problem(problem) => refused(verb, problem),
         _ => Vec::new(),
     };
-    let key = input.idempotency_key.as_ref();
+    let key = input.idempotency_key.as_ref().filter(|_| may_have_happened(error));
     lines.extend(key.map(|key| format!("to try again without doing it twice: --idempotency-key {key}")));
     lines
+}
+
+/// Whether the call may have been done, or may be done when it is tried again as it is.
+fn may_have_happened(error: &CallError) -> bool {
+    match error {
+        CallError::Problem(problem) => {
+            matches!(problem.code, Code::Internal | Code::Unavailable | Code::ResourceExhausted)
+        }
+        CallError::Transport { .. } | CallError::Answer { .. } => true,
+        CallError::Ca | CallError::SetUp(_) | CallError::Untrusted { .. } => false,
+    }
 }
 
 fn refused(verb: &Verb, problem: &Problem) -> Vec<String> {
@@ -200,6 +227,7 @@ fn refused(verb: &Verb, problem: &Problem) -> Vec<String> {
             format!("{flag}: {}", error.message)
         })
         .collect();
+    lines.extend((problem.code == Code::PermissionDenied).then(|| OTHER_CREDENTIAL.to_owned()));
     lines.extend(problem.retry_after_seconds.map(|seconds| format!("try again in {seconds} s")));
     lines.extend(problem.request_id.as_ref().map(|id| format!("request id: {id}")));
     lines
@@ -221,14 +249,32 @@ fn keep_secret(verb: &Verb, mut answer: Value, out: Option<SecretOut>) -> Result
     let secret = answer.as_object_mut().and_then(|members| members.shift_remove(name));
     let Some(Value::String(secret)) = secret else { return Err(Failure::NoSecret(name.clone())) };
     let path = out.path().to_owned();
-    out.finish(&secret).map_err(|error| Failure::SecretOut(path, error))?;
+    let before = replaced(&path);
+    out.finish(&secret).map_err(|error| Failure::SecretOut(path.clone(), error))?;
+    if let Some(before) = before {
+        terminal::say(&format_args!("{} was written over; {before}", path.display()));
+    }
     Ok(answer)
+}
+
+/// What there is to say of a file that is about to be replaced; `None` if there is none. Its secret is not kept.
+fn replaced(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MAX_BEFORE_BYTES).read_to_string(&mut text).ok()?;
+    let text = Secret::new(text);
+    Some(match JoinToken::parse(text.expose().trim()) {
+        Ok(token) => format!(
+            "the token that it held still works until it ends or is revoked: relay join-tokens revoke {} --pool POOL",
+            token.id
+        ),
+        Err(_) => "what it held is gone".to_owned(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shared::{api::join_tokens, problem::Code};
+    use shared::api::join_tokens;
 
     #[test]
     fn a_refusal_names_flags_request_and_wait() {
@@ -255,6 +301,39 @@ mod tests {
         for odd in ["$(id)", "a b", "x;y", "\u{202e}", "a'b"] {
             assert!(!more(odd).contains(odd), "{odd}");
         }
+    }
+
+    #[test]
+    fn only_what_may_have_happened_is_to_be_tried_again_by_its_key() {
+        let verb = Verb::of(&join_tokens::CREATE.method).unwrap();
+        let input = || Input { body: Value::Null, idempotency_key: Some("k".into()) };
+        let says_key = |error: &CallError| {
+            hints(&verb, error, &input()).iter().any(|line| line.contains("--idempotency-key"))
+        };
+        let lost = CallError::Transport { relay: String::new(), why: String::new() };
+        assert!(says_key(&lost));
+        for code in Code::ALL {
+            let again = matches!(code, Code::Internal | Code::Unavailable | Code::ResourceExhausted);
+            assert_eq!(says_key(&CallError::Problem(Box::new(Problem::new(code, "x")))), again, "{code:?}");
+        }
+        assert!(!says_key(&CallError::Untrusted { relay: String::new(), why: String::new() }));
+        let denied = CallError::Problem(Box::new(Problem::new(Code::PermissionDenied, "x")));
+        assert!(hints(&verb, &denied, &input()).iter().any(|line| line.contains("admin_editor_token")));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_told_of_without_its_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        assert_eq!(replaced(&path), None);
+        let id = shared::id::JoinTokenId::derive(&[1; 32]);
+        let bearer = JoinToken::mint(id.clone(), &[1; 32]).0.bearer();
+        std::fs::write(&path, format!("{}\n", bearer.expose())).unwrap();
+        let said = replaced(&path).unwrap();
+        let secret = bearer.expose().split_once('.').unwrap().1;
+        assert!(said.contains(id.as_str()) && !said.contains(secret), "{said}");
+        std::fs::write(&path, "else").unwrap();
+        assert!(!replaced(&path).unwrap().contains("else"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(super) struct Target {
 pub(super) enum TargetError {
     /// No address.
     #[error(
-        "find the relay: give --relay URL (or RELAY_RELAY), or --data-dir DIR of a relay on this machine"
+        "find the relay: give --relay URL (or RELAY_URL), or --data-dir DIR of a relay on this machine (or RELAY_DATA_DIR)"
     )]
     NoRelay,
     /// The address is none.
@@ -56,16 +56,29 @@ pub(super) enum TargetError {
     #[error("find a credential: give --token-file FILE (or RELAY_TOKEN_FILE)")]
     NoToken,
     /// The file is no credential.
-    #[error("find a credential: {} must hold one line of visible characters", .0.display())]
+    #[error(
+        "find a credential: {} must hold an API credential in one line of visible characters; a join token is for bcd \
+         alone", .0.display()
+    )]
     Token(PathBuf),
     /// A file can't be read.
-    #[error("read {}: {source}", path.display())]
+    #[error("read {}: {source}{}", path.display(), remedy(source))]
     Read {
         /// The file.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
+}
+
+/// What helps a user who may not read a relay's folder.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; ask as root or as the relay's user, or give --relay, --token-file and --ca-file"
+        }
+        _ => "",
+    }
 }
 
 impl Said {
@@ -125,7 +138,8 @@ pub(super) fn listening(path: &Path) -> Result<RelayUrl, TargetError> {
 fn token(path: &Path) -> Result<Secret, TargetError> {
     let text = Secret::new(read(path, MAX_TOKEN_BYTES)?);
     let line = text.expose().trim();
-    if line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let is_join_token = line.starts_with("bcjt_");
+    if is_join_token || line.is_empty() || !line.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(TargetError::Token(path.to_owned()));
     }
     Ok(Secret::new(line.to_owned()))
@@ -195,7 +209,7 @@ mod tests {
     fn odd_files_are_refused_without_their_text() {
         let dir = folder();
         let said = Said { data_dir: Some(dir.path().to_owned()), ..Said::default() };
-        for text in ["", "\n", "two words", "two\nlines", "b\u{e9}"] {
+        for text in ["", "\n", "two words", "two\nlines", "b\u{e9}", "bcjt_hush.hush"] {
             fs::write(dir.path().join("bootstrap/admin_editor_token"), text).unwrap();
             assert!(matches!(Target::find(&said), Err(TargetError::Token(_))), "{text:?}");
         }
