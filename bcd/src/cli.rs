@@ -1,12 +1,15 @@
 //! The commands, their flags, and what each prints. What it prints for programs goes to standard output, all else to
 //! standard error.
 
+mod pages;
+mod settings;
+
 use crate::{
     backoff::{Backoff, MAX_ASKED},
     ban,
     config::{
         self, InvalidSettings, Settings, TpmMode,
-        fragment::{Fragment, TOKEN_VARIABLE, Value, unknown_variables},
+        fragment::{Fragment, Value},
         merge::Merged,
     },
     daemon,
@@ -25,6 +28,7 @@ use crate::{
     tpm::{self, Tpm},
 };
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use shared::terminal::{harmless_json, shown_lines};
 use std::{
     io::{self, Write as _},
@@ -35,7 +39,7 @@ use std::{
 
 /// The daemon on the node: says what the machine is, joins a pool, renews, sends heartbeats.
 #[derive(Debug, Parser)]
-#[command(name = "bcd", version)]
+#[command(name = "bcd", version, after_help = pages::after_help())]
 pub struct Cli {
     /// Settings.
     #[command(flatten)]
@@ -130,6 +134,17 @@ enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Print the completion script of a shell.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the man pages into a folder.
+    Man {
+        /// The folder, made if absent.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -140,7 +155,7 @@ enum ConfigCommand {
         #[arg(long)]
         origin: bool,
     },
-    /// Say everything that is wrong with them.
+    /// Say everything that is wrong with them, and what a join still needs.
     Check,
 }
 
@@ -190,7 +205,10 @@ impl Flags {
 #[must_use]
 pub fn main(cli: &Cli) -> Exit {
     let result = match &cli.command {
-        Command::Config { command } => config(&cli.flags, command),
+        Command::Config { command: ConfigCommand::Show { origin } } => settings::show(&cli.flags, *origin),
+        Command::Config { command: ConfigCommand::Check } => settings::check(&cli.flags),
+        Command::Completion { shell } => pages::completion(*shell),
+        Command::Man { folder } => pages::man(folder),
         command => cli.flags.settings().and_then(|settings| {
             start_log(&settings);
             if matches!(command, Command::Identity { .. } | Command::Join { .. } | Command::Run)
@@ -205,7 +223,7 @@ pub fn main(cli: &Cli) -> Exit {
                 Command::Run => on_runtime(run(&cli.flags, settings))?,
                 Command::Status { json } => on_runtime(status(&settings, *json))?,
                 Command::Reset { keep_key } => reset(&settings, *keep_key),
-                Command::Config { .. } => Ok(Exit::Done),
+                Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => Ok(Exit::Done),
             }
         }),
     };
@@ -274,30 +292,6 @@ fn identity(settings: &Settings, json: bool) -> Result<Exit, Failure> {
     if json { print_json(&report) } else { print(&report.to_string()) }
 }
 
-fn config(flags: &Flags, command: &ConfigCommand) -> Result<Exit, Failure> {
-    let usage = |error: InvalidSettings| Failure::new(Exit::Usage, error);
-    let merged = flags.merged().map_err(usage)?;
-    match command {
-        ConfigCommand::Show { origin } => {
-            let mut text = merged.show(*origin);
-            if variable(TOKEN_VARIABLE).is_some() {
-                text.push_str("# a join token is in BCD_JOIN_TOKEN (not shown)\n");
-            }
-            print(&text)
-        }
-        ConfigCommand::Check => {
-            Settings::parse(&merged).map_err(usage)?;
-            let names: Vec<String> =
-                std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-            for name in unknown_variables(names.iter().map(String::as_str)) {
-                let _ =
-                    writeln!(io::stderr(), "bcd: warning: the environment has {name}, which is no setting");
-            }
-            print("the settings are valid")
-        }
-    }
-}
-
 async fn run(flags: &Flags, settings: Settings) -> Result<Exit, Failure> {
     let node = flags.node(settings)?;
     // Standard input can be read only once.
@@ -323,12 +317,31 @@ async fn status(settings: &Settings, json: bool) -> Result<Exit, Failure> {
 }
 
 fn reset(settings: &Settings, keep_key: bool) -> Result<Exit, Failure> {
-    StateDir::open(&settings.state_dir)?.forget(keep_key)?;
-    Ok(Exit::Done)
+    let dir = StateDir::open(&settings.state_dir)?;
+    // A state that can't be read is forgotten all the same.
+    let node = state::read(dir.path()).ok().and_then(|stored| Status::of(&stored).node_id);
+    dir.forget(keep_key)?;
+    let key = if keep_key { "; its key is kept" } else { " and its key" };
+    print(&match node {
+        Some(node) => format!(
+            "forgotten: node {node}{key}. The relay still has it; to free its identity there: relay nodes release {node}"
+        ),
+        None => format!("forgotten: what this machine knew of its join{key}"),
+    })
+}
+
+/// The node's id, where a daemon has joined already: it alone may use the state.
+async fn joined_by_daemon(settings: &Settings) -> Option<String> {
+    let status = status::ask(settings.socket.as_deref()?).await.ok()?;
+    let is_good = status.cert_not_after.is_some_and(|end| end > System.wall());
+    status.node_id.filter(|_| status.state == "enrolled" && is_good)
 }
 
 async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Failure> {
-    let mut node = flags.node(settings)?;
+    let mut node = match flags.node(settings.clone()) {
+        Ok(node) => node,
+        Err(failure) => return joined_by_daemon(&settings).await.map_or(Err(failure), |id| print(&id)),
+    };
     let mut backoff = Backoff::default();
     loop {
         let failure = match join_once(&mut node).await {
@@ -338,6 +351,7 @@ async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Fai
             }
             Err(failure) => failure,
         };
+        node.note(&failure);
         if failure.exit == Exit::Waiting {
             print(&failure.message)?;
         }

@@ -5,8 +5,8 @@
 
 mod tls;
 
-pub(crate) use self::tls::certificates;
 use self::tls::{anchors, cause, connector};
+pub(crate) use self::tls::{certificates, check_trust};
 use crate::{
     config::{Endpoint, TrustSettings},
     host::{Host, RelayClock},
@@ -30,6 +30,8 @@ use std::{future::Future, io, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{net::TcpStream, runtime::Handle};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+/// The first step of a call.
+const CONNECTING: &str = "connecting to";
 /// How long each step may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -50,7 +52,7 @@ pub enum CallError {
     )]
     NoTrust,
     /// The file of CA certificates is no help.
-    #[error("the CA certificates in {0} cannot be used: {1}")]
+    #[error("the CA certificates in {0} cannot be used: {1}; give the relay's trust-bundle.pem by --ca-file")]
     CaFile(PathBuf, String),
     /// The other end is not our relay.
     #[error(transparent)]
@@ -62,7 +64,7 @@ pub enum CallError {
     #[error(transparent)]
     Tpm(#[from] TpmError),
     /// No connection.
-    #[error("{step} {authority} failed: {source}")]
+    #[error("{step} {authority} failed: {source}{}", reach_remedy(step, source))]
     Io {
         /// What was tried.
         step: &'static str,
@@ -102,6 +104,18 @@ pub enum CallError {
         /// When to try again.
         retry_after: Option<Duration>,
     },
+}
+
+/// What helps where there is no connection at all.
+fn reach_remedy(step: &str, source: &io::Error) -> &'static str {
+    match source.kind() {
+        _ if step != CONNECTING => "",
+        io::ErrorKind::ConnectionRefused => ". Does the relay run there, and is this the port of its `url`?",
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable => {
+            ". Is there a route, and does a firewall let bcd through?"
+        }
+        _ => ". Is the relay's name right, and does this machine's DNS know it?",
+    }
 }
 
 /// The relay, as this node reaches it.
@@ -270,8 +284,8 @@ impl Client {
             move |source| CallError::Io { step, authority, source }
         };
         let stream = self
-            .in_time("connecting to", CONNECT_TIMEOUT, async {
-                TcpStream::connect(address).await.map_err(failed("connecting to"))
+            .in_time(CONNECTING, CONNECT_TIMEOUT, async {
+                TcpStream::connect(address).await.map_err(failed(CONNECTING))
             })
             .await?;
         let _ = stream.set_nodelay(true);

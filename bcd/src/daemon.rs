@@ -37,6 +37,9 @@ pub async fn run(node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
     };
     let notifier = Arc::new(notifier);
     watch(&notifier, &board, &host);
+    let relay = node.settings.relay.as_ref().map(crate::config::Endpoint::authority).unwrap_or_default();
+    let (version, state) = (env!("CARGO_PKG_VERSION"), node.stored.state.name());
+    tracing::info!(version, relay, state, "bcd runs");
     let mut life = Life::new(node);
     notifier.ready();
     loop {
@@ -47,7 +50,9 @@ pub async fn run(node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
         board.tell(status, life.is_ready(), at.max(host.boot()) + LONGEST_ATTEMPT);
         let Some((_, action)) = next else {
             notifier.stopping();
-            return report(&life.verdict());
+            let exit = report(&life.verdict());
+            tracing::error!("next: {}", life.status(None).next);
+            return exit;
         };
         match step(&mut life, &mut signals, at, action).await {
             Step::Went => {}

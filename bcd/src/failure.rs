@@ -9,8 +9,12 @@ use crate::{
 use shared::{
     problem::{Code, Problem, Reason},
     terminal::shown,
+    token::without_tokens,
 };
-use std::{fmt, time::Duration};
+use std::{fmt, io, time::Duration};
+
+/// The most characters of the relay's id of a request that are shown.
+const MAX_REQUEST_ID: usize = 64;
 
 /// What a command came to; the exit codes of `bcd join` and `bcd run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,23 @@ pub enum Exit {
     /// Try again.
     Transient = 75,
 }
+
+/// Every code and what it says, in the order of the help.
+pub const EXITS: &[(Exit, &str)] = &[
+    (Exit::Done, "joined, or already so"),
+    (Exit::Broken, "malformed request, or this machine's state is unusable"),
+    (Exit::Waiting, "waits for approval"),
+    (Exit::Denied, "denied, or the request expired"),
+    (Exit::Token, "the join token is missing, wrong, expired, exhausted or revoked"),
+    (Exit::Identity, "not the pinned machine, or its identity is taken"),
+    (Exit::NotTrusted, "the relay is not the one that it should be"),
+    (Exit::Banned, "banned"),
+    (Exit::Clock, "this machine's clock is wrong"),
+    (Exit::Released, "released, or overtaken by a later join"),
+    (Exit::Tpm, "something about the TPM"),
+    (Exit::Usage, "wrong usage or settings"),
+    (Exit::Transient, "try again"),
+];
 
 impl Exit {
     /// The process's exit code.
@@ -84,6 +105,16 @@ pub const fn exit_of(reason: Reason) -> Exit {
     }
 }
 
+/// The word for a refusal, which the README's table has, and the id under which the relay's log has it.
+fn named(problem: &Problem) -> String {
+    let reason = problem.reason.and_then(|reason| serde_json::to_value(reason).ok());
+    let word = reason.as_ref().and_then(|word| word.as_str()).unwrap_or(problem.code.as_str());
+    match &problem.request_id {
+        Some(id) => format!("{word}, request {}", id.chars().take(MAX_REQUEST_ID).collect::<String>()),
+        None => word.to_owned(),
+    }
+}
+
 /// A failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -101,7 +132,9 @@ impl Failure {
     /// A failure of this kind.
     #[must_use]
     pub fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Self { exit, message: message.to_string(), retry_after: None, code: None }
+        // A token in the place of a path, say, must not end up in a journal.
+        let message = without_tokens(&message.to_string()).into_owned();
+        Self { exit, message, retry_after: None, code: None }
     }
 
     /// Whether trying again can help.
@@ -129,7 +162,9 @@ impl Failure {
             (None, _) => Exit::Transient,
         };
         let details = problem.errors.iter().map(|error| format!("; {}: {}", error.field, error.message));
-        let message = format!("the relay refuses: {}{}", problem.detail, details.collect::<String>());
+        let detail = problem.detail.trim_end_matches('.');
+        let message =
+            format!("the relay refuses: {detail}{} ({})", details.collect::<String>(), named(problem));
         Self { exit, message, retry_after, code: Some(problem.code) }
     }
 
@@ -148,8 +183,7 @@ impl Failure {
             }
             CallError::Trust(TrustError::ClockBehind { .. }) => Self::new(Exit::Clock, error),
             CallError::Trust(_) => Self::new(Exit::NotTrusted, error),
-            CallError::NoTrust | CallError::NoRelay => Self::new(Exit::Usage, error),
-            CallError::CaFile(..) => Self::new(Exit::NotTrusted, error),
+            CallError::NoTrust | CallError::NoRelay | CallError::CaFile(..) => Self::new(Exit::Usage, error),
             CallError::Tpm(_) => Self::new(Exit::Tpm, error),
             CallError::Odd { retry_after, .. } => {
                 Self { retry_after: *retry_after, ..Self::new(Exit::Transient, error) }
@@ -173,11 +207,18 @@ impl fmt::Display for Failure {
 impl From<StateError> for Failure {
     fn from(error: StateError) -> Self {
         let exit = match &error {
+            StateError::Io { source, .. } if is_lasting(source) => Exit::Usage,
             StateError::Busy(_) | StateError::Io { .. } => Exit::Transient,
             StateError::Newer { .. } | StateError::Damaged(..) => Exit::Broken,
         };
         Self::new(exit, error)
     }
+}
+
+/// Whether a file stays out of reach until somebody changes a setting, a mode or the user that bcd runs as.
+pub(crate) fn is_lasting(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotADirectory | NotFound | PermissionDenied)
 }
 
 impl From<KeyError> for Failure {
@@ -273,13 +314,42 @@ mod tests {
     #[test]
     fn a_refusal_names_every_member_and_its_label() {
         let problem =
-            Problem::refused(Reason::IdentityMismatch, "the machine is not the expected one").with_errors(
+            Problem::refused(Reason::IdentityMismatch, "the machine is not the expected one.").with_errors(
                 vec![FieldError { field: "expect.serial".into(), message: "expected A, saw B".into() }],
             );
+        let problem = Problem { request_id: Some("r-1".into()), ..problem };
         let error = CallError::Refused { problem: Box::new(problem), retry_after: None };
         let text = Failure::of_call(&error, false).to_string();
-        for part in ["expect.serial: expected A, saw B", "(final, exit code 13)"] {
+        for part in [
+            "the expected one; expect.serial: expected A, saw B",
+            "(identityMismatch, request r-1)",
+            "(final, exit code 13)",
+        ] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn no_message_has_a_token_and_no_odd_request_id_is_long() {
+        let text = format!("/run/bcjt_{0}.{0}: No such file", "k".repeat(52));
+        assert!(!Failure::new(Exit::Usage, text).message.contains("kkk"));
+        let problem =
+            Problem { request_id: Some("x".repeat(5000)), ..Problem::new(Code::Unauthenticated, "no") };
+        let error = CallError::Refused { problem: Box::new(problem), retry_after: None };
+        let message = Failure::of_call(&error, true).message;
+        assert!(message.contains("(UNAUTHENTICATED, request xxx") && message.len() < 200, "{message}");
+    }
+
+    #[test]
+    fn what_only_a_person_can_change_is_no_transient_failure() {
+        let failed = |kind: io::ErrorKind| {
+            let error = StateError::Io { action: "cannot make", path: "/proc/x".into(), source: kind.into() };
+            Failure::from(error).exit
+        };
+        assert_eq!(failed(io::ErrorKind::PermissionDenied), Exit::Usage);
+        assert_eq!(failed(io::ErrorKind::NotFound), Exit::Usage);
+        assert_eq!(failed(io::ErrorKind::StorageFull), Exit::Transient);
+        let error = CallError::CaFile("/nope".into(), "No such file or directory".into());
+        assert_eq!(Failure::of_call(&error, false).exit, Exit::Usage);
     }
 }

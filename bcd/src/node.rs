@@ -10,7 +10,7 @@ use crate::{
     host::{Host, RelayClock},
     key::{self, NodeKey},
     modes,
-    state::{CA_BUNDLE, Enrolled, Final, KEY, State, StateDir, Stored},
+    state::{CA_BUNDLE, Enrolled, Final, KEY, Noted, State, StateDir, Stored},
     token::Sources,
     tpm::Found,
 };
@@ -138,6 +138,31 @@ impl Node {
         self.dir.save(&stored)?;
         self.stored = stored;
         Ok(())
+    }
+
+    /// Remembers why an attempt failed, for `bcd status` after this process. What the state says itself is not noted.
+    pub fn note(&mut self, failure: &Failure) {
+        if failure.exit == Exit::Waiting || matches!(self.stored.state, State::Final(_)) {
+            return;
+        }
+        let noted = Noted { message: failure.message.clone(), exit: failure.exit.code(), at: self.now() };
+        self.save_note(Some(noted));
+    }
+
+    /// Forgets it: an attempt went well.
+    pub fn note_success(&mut self) {
+        if self.stored.last_failure.is_some() {
+            self.save_note(None);
+        }
+    }
+
+    fn save_note(&mut self, last_failure: Option<Noted>) {
+        let stored = Stored { last_failure, ..self.stored.clone() };
+        match self.dir.save(&stored) {
+            Ok(()) => self.stored = stored,
+            // Nothing depends on it.
+            Err(error) => tracing::debug!(%error, "the last failure is not written down"),
+        }
     }
 
     /// Takes a certificate over: checks that it is for our key, remembers it, shows it from now on.

@@ -23,6 +23,9 @@ pub struct Stored {
     /// The relay's trust domain, from the first join on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_domain: Option<String>,
+    /// Why the last attempt came to nothing, while there is none that went well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<Noted>,
     /// Where the machine stands.
     #[serde(flatten)]
     pub state: State,
@@ -30,8 +33,20 @@ pub struct Stored {
 
 impl Default for Stored {
     fn default() -> Self {
-        Self { version: VERSION, trust_domain: None, state: State::New }
+        Self { version: VERSION, trust_domain: None, last_failure: None, state: State::New }
     }
+}
+
+/// A failure that changed nothing, for people who ask later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Noted {
+    /// What failed, by which rule, and the remedy.
+    pub message: String,
+    /// The exit code that goes with it.
+    pub exit: u8,
+    /// When, by the relay's clock where that is known.
+    pub at: Timestamp,
 }
 
 /// Where a machine stands with its relay.

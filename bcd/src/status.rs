@@ -5,6 +5,7 @@
 //! has just said so.
 
 use crate::{
+    failure::Exit,
     host::Host,
     join,
     state::{State, Stored},
@@ -78,10 +79,10 @@ impl Status {
             }
             State::Waiting(waiting) => (Some(join::describe(waiting)), "approve the request".to_owned()),
             State::Enrolled(_) => (None, "start the daemon: it renews and sends heartbeats".to_owned()),
-            State::Final(over) => {
-                (Some(over.message.clone()), "`bcd join` with a new token, or `bcd reset`".to_owned())
-            }
+            State::Final(over) => (Some(over.message.clone()), after(Exit::from_final(over.exit)).to_owned()),
         };
+        let noted = stored.last_failure.as_ref();
+        let reason = reason.or_else(|| noted.map(|noted| format!("{} (tried {})", noted.message, noted.at)));
         let node = match &stored.state {
             State::Enrolled(node) => Some(node),
             State::Final(over) => over.node.as_deref(),
@@ -118,6 +119,19 @@ impl Status {
             let _ = writeln!(text, "{name:<18} {}", shown(&value));
         }
         text
+    }
+}
+
+/// What somebody has to do after an end.
+fn after(exit: Exit) -> &'static str {
+    match exit {
+        Exit::Banned => {
+            "if that is to end: `relay nodes unban`, then start bcd again or `bcd join`; it needs no token"
+        }
+        Exit::Released => "`bcd reset`, then `bcd join` with a new token",
+        Exit::Denied => "ask who denied it; then `bcd join` asks anew",
+        Exit::Identity => "`bcd join` with a token for this machine, or after the other node was released",
+        _ => "`bcd join` with a new token, or `bcd reset`",
     }
 }
 
@@ -316,6 +330,25 @@ mod tests {
     fn board(host: &Arc<Fake>) -> Board {
         let stored = Stored { state: State::Enrolled(enrolled()), ..Stored::default() };
         Board::new(Arc::clone(host) as _, Status::of(&stored), host.boot() + Duration::from_secs(10))
+    }
+
+    #[test]
+    fn what_is_on_disk_says_why_and_what_next() {
+        let noted =
+            crate::state::Noted { message: "no such token".into(), exit: 12, at: Timestamp::from_seconds(0) };
+        let joined =
+            Stored { state: State::Enrolled(enrolled()), last_failure: Some(noted), ..Stored::default() };
+        let reason = Status::of(&joined).reason.unwrap();
+        assert!(reason.starts_with("no such token (tried 1970-"), "{reason}");
+        let over = |exit: Exit| {
+            let node = Some(Box::new(enrolled()));
+            let since = Timestamp::from_seconds(0);
+            let over =
+                crate::state::Final { exit: exit.code(), message: "x".into(), token_id: None, node, since };
+            Status::of(&Stored { state: State::Final(over), ..Stored::default() }).next
+        };
+        assert!(over(Exit::Banned).contains("unban") && over(Exit::Banned).contains("no token"));
+        assert!(over(Exit::Released).contains("reset"));
     }
 
     #[test]

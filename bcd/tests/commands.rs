@@ -73,8 +73,15 @@ fn settings_are_shown_with_their_origin_and_the_token_is_not() {
 #[test]
 fn a_check_says_everything_that_is_wrong() {
     let root = tempfile::tempdir().unwrap();
-    let good = bcd(root.path(), &["config", "check"]);
+    let (code, said) = fails(root.path(), &["config", "check"]);
+    assert!(
+        code == 64 && said.contains("--relay") && said.contains("--ca-pin"),
+        "not enough to join: {said}"
+    );
+    let pin = format!("sha256:{}", "00".repeat(32));
+    let good = bcd(root.path(), &["config", "check", "--relay", "https://r.example", "--ca-pin", &pin]);
     assert_eq!(good.status.code(), Some(0));
+    assert!(text(&good.stdout).contains("valid") && text(&good.stderr).contains("no join token"));
     write(root.path(), "etc/bcd/bcd.toml.d/1.toml", b"tpm = 'maybe'\nrelay = 'http://x'\n");
     let (code, said) = fails(root.path(), &["config", "check"]);
     assert_eq!(code, 64);
@@ -94,7 +101,7 @@ fn every_way_to_be_short_of_something_has_its_code_and_label() {
     for (arguments, code, label) in [
         (vec!["join"], 64, "(final"),
         (with(&[]), 64, "(final"),
-        (with(&["--ca-file", "/nonexistent"]), 14, "(transient"),
+        (with(&["--ca-file", "/nonexistent"]), 64, "(final"),
         (with(&["--ca-pin", "x"]), 64, "(final"),
     ] {
         let (ended, said) = fails(root, &arguments);
@@ -128,8 +135,9 @@ fn status_and_reset_work_without_a_daemon() {
     write(root.path(), "state/node.key", b"key");
     assert_eq!(status(), "final");
     let text = text(&bcd(root.path(), &["status"]).stdout);
-    assert!(text.contains("banned") && text.contains("bcd reset"), "{text}");
-    assert!(bcd(root.path(), &["reset", "--keep-key"]).status.success());
+    assert!(text.contains("banned") && text.contains("relay nodes unban"), "{text}");
+    let reset = bcd(root.path(), &["reset", "--keep-key"]);
+    assert!(reset.status.success() && String::from_utf8_lossy(&reset.stdout).contains("its key is kept"));
     assert_eq!(status(), "new");
     assert!(root.path().join("state/node.key").exists());
     assert!(bcd(root.path(), &["reset"]).status.success());

@@ -67,6 +67,14 @@ pub(super) fn anchors(trust: &TrustSettings, known: Option<&[u8]>) -> Result<Anc
     }
 }
 
+/// Whether the files that the settings name can be used.
+///
+/// # Errors
+/// One can't.
+pub(crate) fn check_trust(trust: &TrustSettings) -> Result<(), CallError> {
+    anchors(trust, None).map(drop)
+}
+
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CallError> {
     let failed = |error: String| CallError::CaFile(path.to_owned(), error);
     let mut pem = Vec::new();

@@ -148,7 +148,7 @@ impl Fragment {
             Some(key) => from_toml_value(key, value)
                 .map(|value| (key, value))
                 .ok_or_else(|| format!("{origin}: {name} must be {}", describe(key.kind))),
-            None => Err(format!("{origin}: there is no setting {name}; `bcd config show` lists them all")),
+            None => Err(format!("{origin}: there is no setting {name}; settings are: {}", names())),
         });
         collect(read).map(|values| Self { origin, values })
     }
@@ -181,6 +181,11 @@ impl Fragment {
             .collect();
         Self { origin: Origin::Flag, values }
     }
+}
+
+/// The names of all settings.
+fn names() -> String {
+    KEYS.iter().map(|key| key.name).collect::<Vec<_>>().join(", ")
 }
 
 /// Names in the environment that look like settings and are none.
@@ -262,9 +267,14 @@ mod tests {
     fn every_wrong_key_is_named_with_its_file_and_without_its_value() {
         let text = "join_token = 'bcjt_hush'\nrelay = 1\nsystem_roots = 'yes'\nca_pins = [1]";
         let problems = Fragment::from_toml(file(), text).unwrap_err().join("\n");
-        for part in
-            ["/etc/bcd/bcd.toml", "no setting join_token", "relay must", "system_roots must", "ca_pins must"]
-        {
+        for part in [
+            "/etc/bcd/bcd.toml",
+            "no setting join_token",
+            "ca_pins, ca_file",
+            "relay must",
+            "system_roots must",
+            "ca_pins must",
+        ] {
             assert!(problems.contains(part), "{part}: {problems}");
         }
         assert!(!problems.contains("hush"));

@@ -99,7 +99,9 @@ impl Life {
     #[must_use]
     pub fn next(&self) -> Option<(Duration, Action)> {
         let node = match &self.node.stored.state {
-            State::Final(_) if self.asks => return Some((self.join.at.max(self.node.host.boot()), Action::Ask)),
+            State::Final(_) if self.asks => {
+                return Some((self.join.at.max(self.node.host.boot()), Action::Ask));
+            }
             State::Final(_) => return None,
             State::Enrolled(node) if !self.rejoins => node,
             _ => return Some((self.join.at.max(self.node.host.boot()), Action::Join)),
@@ -140,6 +142,7 @@ impl Life {
                 due.backoff.succeed();
                 self.last_success = Some(self.node.now());
                 self.last_failure = None;
+                self.node.note_success();
             }
             Err(failure) => {
                 // A deferral is an answer: it says itself when to ask again.
@@ -151,8 +154,8 @@ impl Life {
                     due.backoff.fail(dice, failure.retry_after)
                 };
                 due.at = now + wait;
-                tracing::warn!(?action, again_in_seconds = wait.as_secs(), "{failure}");
                 self.fail(action, failure, now);
+                self.log_failure(action, wait);
             }
         }
     }
@@ -168,8 +171,9 @@ impl Life {
     pub fn status(&self, next: Option<(Duration, Action)>) -> Status {
         let on_disk = Status::of(&self.node.stored);
         let failure = self.last_failure.as_ref().map(|failure| failure.message.clone());
+        let says_itself = matches!(self.node.stored.state, State::Waiting(_) | State::Final(_));
         Status {
-            reason: on_disk.reason.or(failure),
+            reason: if says_itself { on_disk.reason.or(failure) } else { failure.or(on_disk.reason) },
             next: match next {
                 Some((at, action)) => format!("{} at {}", describe(action), self.relay_at(at)),
                 None => on_disk.next,
@@ -253,6 +257,9 @@ impl Life {
             self.see_gpus().await;
         }
         let answer = heartbeat::send(&mut self.node, &mut self.identities).await?;
+        if !self.is_confirmed {
+            self.log_certificate("the relay takes this node's heartbeats; those that go well are not logged");
+        }
         let jitter = 0.9 + fraction(&*self.node.host) / 5.0;
         self.heartbeat.at = self.node.host.boot() + heartbeat::INTERVAL.mul_f64(jitter);
         self.is_confirmed = true;
@@ -327,6 +334,18 @@ impl Life {
     fn relay_at(&self, boot: Duration) -> Timestamp {
         let ahead = boot.saturating_sub(self.node.host.boot());
         self.node.now().plus_seconds(i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX))
+    }
+
+    /// What is over is reported once, by who ends the daemon. The first failure of a kind is noted on disk too.
+    fn log_failure(&mut self, action: Action, wait: Duration) {
+        let Some(failure) = self.last_failure.clone() else { return };
+        if self.next().is_some() {
+            tracing::warn!(?action, again_in_seconds = wait.as_secs(), "{failure}");
+        }
+        let noted = self.node.stored.last_failure.as_ref().map(|noted| noted.exit);
+        if noted != Some(failure.exit.code()) {
+            self.node.note(&failure);
+        }
     }
 
     fn log_certificate(&self, what: &str) {

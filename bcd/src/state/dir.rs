@@ -32,7 +32,9 @@ pub const CA_BUNDLE: &str = "ca.crt";
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another bcd has it.
-    #[error("another bcd is at work in {0}; stop it, or give another --state-dir")]
+    #[error(
+        "another bcd is at work in {0} (`bcd status` shows how far it is); stop it, or give another --state-dir"
+    )]
     Busy(PathBuf),
     /// Written by a newer bcd.
     #[error(
@@ -48,7 +50,7 @@ pub enum StateError {
     #[error("{0} is damaged ({1}): `bcd reset --keep-key` begins anew with the same key")]
     Damaged(PathBuf, String),
     /// The folder or a file cannot be used.
-    #[error("{action} {path}: {source}")]
+    #[error("{action} {path}: {source}{}", remedy(source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -57,6 +59,16 @@ pub enum StateError {
         /// Why not.
         source: io::Error,
     },
+}
+
+/// What helps where the reason alone does not say it.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => "; run bcd as root, or as the user whose state directory it is",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; give another --state-dir",
+        io::ErrorKind::StorageFull => "; make room on this disk",
+        _ => "",
+    }
 }
 
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {

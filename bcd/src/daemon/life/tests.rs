@@ -254,6 +254,22 @@ async fn a_ban_that_outlived_its_certificate_ends_by_a_renewal_else_by_a_join() 
 }
 
 #[tokio::test]
+async fn why_it_failed_is_known_after_the_daemon_and_forgotten_when_it_goes_well() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut life = Life::new(machine.node(&relay));
+    relay.refuse(Problem::refused(Reason::TokenExhausted, "all uses are spent."));
+    live(&mut life).await;
+    drop(life);
+    let on_disk = || Status::of(&crate::state::read(&machine.settings(&relay).state_dir).unwrap());
+    let reason = on_disk().reason.unwrap();
+    assert!(reason.contains("all uses are spent (tokenExhausted)"), "{reason}");
+    let mut life = Life::new(machine.node(&relay));
+    live(&mut life).await;
+    drop(life);
+    assert_eq!((on_disk().state.as_str(), on_disk().reason), ("enrolled", None));
+}
+
+#[tokio::test]
 async fn a_waiting_machine_asks_when_it_was_told_to_even_after_a_restart() {
     let (relay, machine) = (Relay::start().await, Machine::new());
     let mut life = Life::new(machine.node(&relay));
