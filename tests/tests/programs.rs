@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
-use tests::{Bcd, Database, FakeMachine, RelayProcess};
+use tests::{Bcd, Database, FakeMachine, RelayProcess, finish};
 
 tests::on_both_databases!(
     a_first_start_leaves_what_outside_checks_read,
@@ -16,6 +16,8 @@ tests::on_both_databases!(
     a_relay_that_was_killed_goes_on_where_it_was,
     the_daemon_joins_tells_that_it_lives_and_ends_when_told,
     the_secret_of_a_token_is_nowhere,
+    a_banned_machine_comes_back_after_unban_and_spends_no_token,
+    what_a_person_is_told_leads_to_a_line_of_the_log,
 );
 
 /// A machine with bcd, in a folder of its own.
@@ -151,6 +153,75 @@ async fn the_secret_of_a_token_is_nowhere(database: Database) {
     assert_eq!(holders(home.path(), secret.as_bytes()), ["join-token"]);
     let admin = relay.admin_token();
     assert_eq!(holders(home.path(), admin.as_bytes()), ["admin_editor_token"]);
+}
+
+async fn a_banned_machine_comes_back_after_unban_and_spends_no_token(database: Database) {
+    let home = tempfile::tempdir().unwrap();
+    let relay = RelayProcess::start(home.path(), Some(&database), &[]);
+    let (_, bcd) = machine(home.path(), 1, &relay, &relay.join_token(1).await);
+    let joined = bcd.join();
+    let id = joined.stdout.trim().to_owned();
+    // Neither is a token left in reach.
+    bcd.give_token("");
+    let node = json!({"tenantId": "provider", "poolId": "default", "nodeId": id});
+    relay.call("compute/nodes/ban", &node).await;
+    // The daemon hears of it, and stays down as its unit would leave it.
+    let ended = finish(bcd.command("run"));
+    assert_eq!(ended.code, Some(15), "{ended}");
+    assert!(ended.stderr.contains("unban"), "{ended}");
+    let refused = bcd.join();
+    assert_eq!(refused.code, Some(15), "still banned: {refused}");
+
+    relay.call("compute/nodes/unban", &node).await;
+    let back = bcd.join();
+    assert_eq!((back.code, back.stdout.trim()), (Some(0), id.as_str()), "{back}");
+    let mut running = bcd.run();
+    running.wait_for("word of a heartbeat", || {
+        let status = bcd.command("status").arg("--json").output().ok()?;
+        let status: Value = serde_json::from_slice(&status.stdout).ok()?;
+        (status["state"] == "enrolled" && status["lastSuccess"].is_string()).then_some(())
+    });
+    // A join beside the daemon has nothing to do.
+    let beside = bcd.join();
+    assert_eq!((beside.code, beside.stdout.trim()), (Some(0), id.as_str()), "{beside}");
+    assert_eq!(running.terminate(), Some(0));
+    assert_eq!(nodes(&relay).await.len(), 1);
+}
+
+/// The id of the request, in what a program has said.
+fn request_of(text: &str) -> &str {
+    let (_, rest) = text.split_once(", request ").unwrap_or_else(|| panic!("no request id: {text}"));
+    rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default()
+}
+
+async fn what_a_person_is_told_leads_to_a_line_of_the_log(database: Database) {
+    let home = tempfile::tempdir().unwrap();
+    let relay = RelayProcess::start(home.path(), Some(&database), &[]);
+    let token = relay.join_token(1).await;
+    let (_, first) = machine(home.path(), 1, &relay, &token);
+    assert_eq!(first.join().code, Some(0));
+    let (_, late) = machine(home.path(), 2, &relay, &token);
+    let exhausted = late.join();
+    assert!(exhausted.stderr.contains("(tokenExhausted, request "), "{exhausted}");
+    let (id, secret) = token.split_once('.').unwrap();
+    let other = if secret.starts_with('0') { '1' } else { '0' };
+    late.give_token(&format!("{id}.{other}{}", &secret[1..]));
+    let wrong = late.join();
+    assert!(wrong.stderr.contains("join token"), "{wrong}");
+    // `bcd status` still says why.
+    let status = finish(late.command("status"));
+    assert!(status.stdout.contains(request_of(&wrong.stderr)), "{status}");
+    let lines: Vec<Value> = relay.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let line = |request: &str| lines.iter().find(|line| line["request_id"] == request);
+    for (told, word) in [(&exhausted.stderr, "tokenExhausted"), (&wrong.stderr, "UNAUTHENTICATED")] {
+        let line = line(request_of(told)).unwrap_or_else(|| panic!("{told}\n{}", relay.log()));
+        assert!(line["level"] == "INFO" && line.to_string().contains(word), "{line}");
+    }
+    let changed = lines.iter().find(|line| line["message"] == "changed").unwrap();
+    assert_eq!(changed["method"], "compute.joinTokens.create");
+    assert_eq!(changed["actor"], "bootstrap-admin-editor");
+    assert!(lines.iter().any(|line| line["trust_domain"] == "127.0.0.1"), "{}", relay.log());
+    assert!(!relay.log().contains(secret));
 }
 
 /// The names of the files under a folder that hold these bytes.

@@ -1,5 +1,7 @@
 //! The README says what is true: every setting and exit code that there is, and no file that there is not.
 
+#![expect(clippy::unwrap_used, reason = "a README that does not parse fails its test")]
+
 use std::{collections::BTreeSet, fs, path::Path};
 
 fn root() -> &'static Path {
@@ -51,6 +53,52 @@ fn the_exit_codes_are_those_of_bcd() {
     let rows = section(&readme, "Exit codes of bcd").lines().filter_map(|line| line.strip_prefix("| "));
     let listed: BTreeSet<u8> = rows.filter_map(|row| row.split(' ').next()?.parse().ok()).collect();
     assert_eq!(listed, all.map(bcd::failure::Exit::code).into_iter().collect());
+}
+
+/// The TOML of the README, in its order.
+fn samples(readme: &str) -> Vec<&str> {
+    readme.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next()).collect()
+}
+
+#[test]
+fn its_sample_settings_are_valid_and_enough() {
+    let readme = readme();
+    let [relay, bcd] = samples(&readme).try_into().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("relay.toml");
+    fs::write(&file, relay).unwrap();
+    let settings = relay::config::Settings::load(&relay::config::Sources {
+        file: Some(file),
+        default_file: Path::new("/nonexistent"),
+        env: &|_| None,
+        flags: &|_| None,
+    });
+    assert_eq!(
+        settings.unwrap().trust_domain_at("[::]:1".parse().unwrap()).unwrap().as_str(),
+        "relay.example.com"
+    );
+
+    let bcd = bcd.replace("PIN", &"ab".repeat(32));
+    fs::create_dir_all(folder.path().join("etc/bcd")).unwrap();
+    fs::write(folder.path().join("etc/bcd/bcd.toml"), bcd).unwrap();
+    let merged =
+        bcd::config::read(folder.path(), |_| None, bcd::config::fragment::Fragment::from_flags(vec![]));
+    let settings = bcd::config::Settings::parse(&merged.unwrap()).unwrap();
+    assert!(settings.relay.is_some() && settings.trust.is_some() && settings.token_file.is_some());
+}
+
+#[test]
+fn the_reasons_that_it_explains_are_those_of_the_wire() {
+    let words: BTreeSet<String> = shared::problem::Reason::ALL
+        .iter()
+        .filter_map(|reason| Some(serde_json::to_value(reason).ok()?.as_str()?.to_owned()))
+        .collect();
+    let readme = readme();
+    let looked_up =
+        section(&readme, "At 3 a.m.").lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let looked_up: Vec<&str> = looked_up.collect();
+    assert!(looked_up.contains(&"tokenExhausted"), "{looked_up:?}");
+    assert!(looked_up.iter().all(|word| words.contains(*word)), "{looked_up:?}");
 }
 
 #[test]

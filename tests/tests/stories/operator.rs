@@ -2,8 +2,12 @@
 //! verbs ask for is the same on every database, so this runs on the relay's own default.
 
 use serde_json::Value;
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
-use tests::{Finished, RelayProcess, program};
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::Path,
+};
+use tests::{Finished, RelayProcess, finish, program};
 
 /// Runs `relay` with these words and these variables.
 fn relay(words: &str, env: &[(&str, &str)]) -> Finished {
@@ -168,6 +172,9 @@ fn the_doctor_finds_what_is_wrong_and_the_pin_stays() {
     let running = start(home.path());
     let healthy = running.command(&["doctor"]);
     assert_eq!(healthy.code, Some(0), "{healthy}");
+    assert!(healthy.stdout.contains("trust domain: 127.0.0.1"), "{healthy}");
+    let moved = running.command(&["doctor", "--trust-domain", "other.example"]);
+    assert!(moved.code == Some(1) && moved.stdout.contains("other.example"), "{moved}");
     assert!(healthy.stdout.contains("it opens the store"), "{healthy}");
 
     let pin = running.pin();
@@ -181,4 +188,72 @@ fn the_doctor_finds_what_is_wrong_and_the_pin_stays() {
     let sick = running.command(&["doctor"]);
     assert_eq!(sick.code, Some(1), "{sick}");
     assert!(sick.stdout.contains("chmod 600"), "{sick}");
+}
+
+#[test]
+fn a_trust_domain_is_never_the_address_of_nobody_and_never_another() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("relay");
+    let begin = |more: &str| {
+        relay(&format!("serve --data-dir {} --metrics-listen 127.0.0.1:0 {more}", dir.display()), &[])
+    };
+    for listen in ["0.0.0.0:0", "[::]:0"] {
+        let refused = begin(&format!("--listen {listen}"));
+        assert!(refused.code == Some(1) && refused.stderr.contains("--url"), "{listen}: {refused}");
+    }
+    let running = start(home.path());
+    assert_eq!(running.terminate(), Some(0));
+    let refused = begin("--listen 127.0.0.1:0 --trust-domain other.example");
+    assert!(refused.code == Some(1) && refused.stderr.contains("other.example"), "{refused}");
+}
+
+#[test]
+fn the_doctor_does_not_take_what_it_may_not_see_for_absent() {
+    let home = tempfile::tempdir().unwrap();
+    fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let running = start(home.path());
+    // Root sees everything, so root asks as nobody, by a program where nobody can reach it.
+    let built = program("relay");
+    let reachable = home.path().join("program");
+    fs::copy(built.get_program(), &reachable).unwrap();
+    let mut doctor = std::process::Command::new(&reachable);
+    doctor.args(["doctor", "--data-dir"]).arg(running.data_dir()).env_clear().current_dir("/");
+    if nix::unistd::geteuid().is_root() {
+        doctor.uid(65_534).gid(65_534);
+    } else {
+        fs::set_permissions(running.data_dir(), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let found = finish(doctor);
+    fs::set_permissions(running.data_dir(), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(found.code, Some(1), "{found}");
+    assert!(found.stdout.contains("Permission denied") && !found.stdout.contains("not there yet"), "{found}");
+}
+
+#[test]
+fn a_token_in_the_wrong_place_is_not_shown() {
+    let home = tempfile::tempdir().unwrap();
+    let secret = "k".repeat(52);
+    let token = format!("bcjt_{0}.{secret}", "0".repeat(26));
+    for words in [
+        format!("pools list --relay https://127.0.0.1:1 --token-file {token}"),
+        format!("pools list {token}"),
+        format!(
+            "secrets put x --pool p --value-file {token} --relay https://127.0.0.1:1 --token-file {token}"
+        ),
+        format!("doctor --config {token}"),
+    ] {
+        let refused = relay(&words, &[]);
+        assert!(refused.code != Some(0) && !refused.to_string().contains(&secret), "{refused}");
+    }
+    for words in [
+        format!("join --token-file {token}"),
+        format!("join {token}"),
+        format!("run --ca-file {token} --relay https://127.0.0.1:1"),
+        format!("config show --token-file {token}"),
+    ] {
+        let mut bcd = program("bcd");
+        bcd.args(words.split(' ')).args(["--state-dir"]).arg(home.path().join("bcd"));
+        let refused = finish(bcd);
+        assert!(!refused.to_string().contains(&secret), "{words}: {refused}");
+    }
 }
