@@ -327,7 +327,7 @@ mod tests {
         let path = folder.path().join("token");
         assert_eq!(replaced(&path), None);
         let id = shared::id::JoinTokenId::derive(&[1; 32]);
-        let bearer = JoinToken::mint(id.clone(), &[1; 32]).0.bearer();
+        let bearer = JoinToken::mint(id.clone(), &[2; 32]).0.bearer();
         std::fs::write(&path, format!("{}\n", bearer.expose())).unwrap();
         let said = replaced(&path).unwrap();
         let secret = bearer.expose().split_once('.').unwrap().1;
