@@ -124,7 +124,10 @@ async fn store(settings: &Settings, random: &Random, now: Timestamp) -> Vec<Find
         Ok(store) => store,
         Err(OpenError::Absent(_)) => {
             let text = format!("{place} is not there yet");
-            return vec![Finding::note("store", text, "`relay serve` makes it at its first start")];
+            return vec![
+                Finding::note("store", text, "`relay serve` makes it at its first start"),
+                judge::first_trust_domain(settings.trust_domain_at(settings.listen)),
+            ];
         }
         Err(OpenError::Hidden { path, source }) => return vec![judge::hidden("store", &path, &source)],
         Err(error) => {
