@@ -154,7 +154,8 @@ impl Relay {
         };
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
-        let app = Arc::new(App { relay: Arc::new(relay), registry, url, crls: Crls::default(), refusals: Refusals::default() });
+        let (relay, crls, refusals) = (Arc::new(relay), Crls::default(), Refusals::default());
+        let app = Arc::new(App { relay, registry, url, crls, refusals });
         Ok(Self { settings, trust_domain, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
     }
 
