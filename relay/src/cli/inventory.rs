@@ -10,7 +10,7 @@ use super::{
     local, operate,
     output::{self, Format},
     target::{Target, TargetError},
-    terminal::{self, shown},
+    terminal,
     tree::{connection, ids},
 };
 use crate::api::validate::InputSchema;
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use shared::{
     api::inventory::PUT,
     problem::{Code, Problem},
+    terminal::shown,
 };
 use std::{
     fs::File,
