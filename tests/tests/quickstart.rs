@@ -41,5 +41,6 @@ fn it_heeds_no_setting_of_a_relay_for_real() {
     let (said, warned) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{said}\n{warned}");
     assert!(said.contains("after: serial="), "{said}");
+    assert!(said.contains("unknownEndorsementKey"), "a machine with a TPM waits and is approved: {said}");
     assert_eq!(fs::read_dir(&real).unwrap().count(), 0, "nothing was made where the real relay is");
 }
