@@ -66,7 +66,13 @@ impl SimulatedTpm {
     /// What a machine whose key lives in this TPM sends as `tpm`.
     #[must_use]
     pub fn offer(&self, machine: &Machine) -> Value {
-        self.offer_with(&key_public(machine, NODE_KEY_ATTRIBUTES))
+        self.offer_of(&machine.point())
+    }
+
+    /// The same for the key with this public point.
+    #[must_use]
+    pub fn offer_of(&self, point: &[u8]) -> Value {
+        self.offer_with(&area_of_key(point, NODE_KEY_ATTRIBUTES))
     }
 
     /// The same with another public area of the node key.
@@ -81,9 +87,15 @@ impl SimulatedTpm {
     /// The proof for a challenge, as `proof`; `None` if the credential is not for this TPM and this machine's key.
     #[must_use]
     pub fn answer(&self, machine: &Machine, challenge: &Value) -> Option<Value> {
+        self.answer_of(&machine.point(), challenge)
+    }
+
+    /// The same for the key with this public point.
+    #[must_use]
+    pub fn answer_of(&self, point: &[u8], challenge: &Value) -> Option<Value> {
         let bytes = |member: &str| STANDARD.decode(challenge.get(member)?.as_str()?).ok();
         let (blob, encrypted) = (bytes("credentialBlob")?, bytes("encryptedSecret")?);
-        let name = NodeKeyPublic::parse(&key_public(machine, NODE_KEY_ATTRIBUTES)).ok()?.name().clone();
+        let name = NodeKeyPublic::parse(&area_of_key(point, NODE_KEY_ATTRIBUTES)).ok()?.name().clone();
         let secret = self.activate(&blob, &encrypted, name.as_bytes())?;
         Some(json!({"challengeId": challenge.get("challengeId")?, "secret": STANDARD.encode(secret)}))
     }
@@ -120,7 +132,11 @@ impl Default for SimulatedTpm {
 /// TPMT_PUBLIC of a machine's key with these attributes.
 #[must_use]
 pub fn key_public(machine: &Machine, attributes: u32) -> Vec<u8> {
-    area(attributes, &[], &NODE_KEY_PARAMETERS, &machine.point())
+    area_of_key(&machine.point(), attributes)
+}
+
+fn area_of_key(point: &[u8], attributes: u32) -> Vec<u8> {
+    area(attributes, &[], &NODE_KEY_PARAMETERS, point)
 }
 
 fn area(attributes: u32, policy: &[u8], parameters: &[u8], point: &[u8]) -> Vec<u8> {

@@ -9,10 +9,11 @@ const MACHINES: u64 = 24;
 const HEARTBEATS: u64 = 200;
 const NODES: u64 = 30;
 
-fn a_small_load(database: &str) {
+fn a_small_load(database: &str, more: &[&str]) {
     let numbers = [MACHINES, HEARTBEATS, NODES].map(|number| number.to_string());
     let output = program("load")
         .args(["--json", "--database", database, "--connections", "8", "--kept", "4"])
+        .args(more)
         .args(["--machines", &numbers[0], "--heartbeats", &numbers[1], "--nodes", &numbers[2]])
         .output()
         .unwrap();
@@ -39,12 +40,17 @@ fn a_small_load(database: &str) {
 
 #[test]
 fn a_small_load_on_sqlite() {
-    a_small_load("sqlite");
+    a_small_load("sqlite", &[]);
 }
 
 #[test]
 fn a_small_load_on_postgres() {
-    a_small_load("postgres");
+    a_small_load("postgres", &[]);
+}
+
+#[test]
+fn a_small_load_of_machines_with_tpms() {
+    a_small_load("sqlite", &["--tpm"]);
 }
 
 #[test]

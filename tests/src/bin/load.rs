@@ -31,6 +31,9 @@ struct Flags {
     /// Machines that join and then renew, each on a fresh connection
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = within(1, 1_000_000))]
     machines: u32,
+    /// The machines' keys live in simulated TPMs, which they prove when they join
+    #[arg(long)]
+    tpm: bool,
     /// Join tokens that the machines share evenly, at least one for 10,000: PostgreSQL admits one machine at a time of a
     /// token
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(1, 1000))]
@@ -84,6 +87,7 @@ impl Flags {
                 Database::Sqlite => Kind::Sqlite,
                 Database::Postgres => Kind::Postgres,
             },
+            tpm: self.tpm,
             machines: count(self.machines),
             tokens: count(self.tokens),
             connections: count(self.connections),

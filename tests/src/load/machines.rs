@@ -1,14 +1,17 @@
 //! The simulated machines: keys, certificate requests and bodies, all made before anything is measured.
 
 use super::LoadError;
+use crate::SimulatedTpm;
 use bytes::Bytes;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
+};
 use rustls::{
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     sign::{CertifiedKey, SigningKey},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use shared::api::node::JoinAnswer;
 use std::{sync::Arc, thread};
 
@@ -18,6 +21,19 @@ pub(super) struct Machine {
     pub(super) join: Bytes,
     renew: Bytes,
     key: Arc<dyn SigningKey>,
+    /// The TPM that its key is in, and the key's public point.
+    tpm: Option<(SimulatedTpm, Vec<u8>)>,
+}
+
+impl Machine {
+    /// What it sends after a challenge: the same join with the proof. `None` if that was no challenge.
+    pub(super) fn proof(&self, answer: &[u8]) -> Option<Bytes> {
+        let (tpm, point) = self.tpm.as_ref()?;
+        let challenge: Value = serde_json::from_slice(answer).ok()?;
+        let proof = tpm.answer_of(point, &challenge)?;
+        let join = std::str::from_utf8(&self.join).ok()?.strip_suffix('}')?;
+        Some(format!("{join},\"proof\":{proof}}}").into())
+    }
 }
 
 /// A machine with a certificate.
@@ -28,13 +44,15 @@ pub(super) struct Enrolled {
     pub(super) certified: Arc<CertifiedKey>,
 }
 
-/// Makes `count` machines that differ in every identifier, each with a key, on all cores.
-pub(super) fn make(count: usize) -> Result<Vec<Machine>, LoadError> {
+/// Makes `count` machines that differ in every identifier, each with a key, in a TPM or not, on all cores.
+pub(super) fn make(count: usize, tpm: bool) -> Result<Vec<Machine>, LoadError> {
     let share = count.div_ceil(cores()).max(1);
     thread::scope(|scope| {
         let parts: Vec<_> = (0..count)
             .step_by(share)
-            .map(|from| scope.spawn(move || (from..count.min(from + share)).map(machine).collect()))
+            .map(|from| {
+                scope.spawn(move || (from..count.min(from + share)).map(|at| machine(at, tpm)).collect())
+            })
             .collect();
         let mut all = Vec::with_capacity(count);
         for part in parts {
@@ -76,11 +94,12 @@ pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, Into::into)
 }
 
-fn machine(number: usize) -> Result<Machine, LoadError> {
+fn machine(number: usize, tpm: bool) -> Result<Machine, LoadError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(LoadError::prepare("making a key"))?;
     let digits = format!("{number:012x}");
     let mac: Vec<&str> = [0, 2, 4, 6, 8, 10].iter().filter_map(|at| digits.get(*at..at + 2)).collect();
-    let join = json!({
+    let tpm = tpm.then(|| (SimulatedTpm::new(), key.public_key_raw().to_vec()));
+    let mut join = json!({
         "csr": request(&key, &format!("join-{number}"))?,
         "identity": {
             "productUuid": format!("4c4c4544-0042-4a10-8054-{digits}"),
@@ -90,9 +109,12 @@ fn machine(number: usize) -> Result<Machine, LoadError> {
         },
         "agent": {"version": "0.1.0", "os": "Debian GNU/Linux 12", "arch": "x86_64"},
     });
+    if let Some((tpm, point)) = &tpm {
+        join["tpm"] = tpm.offer_of(point);
+    }
     let renew = json!({"csr": request(&key, &format!("renew-{number}"))?});
     let der = PrivateKeyDer::try_from(key.serialize_der()).map_err(LoadError::prepare("writing a key"))?;
-    Ok(Machine { join: join.to_string().into(), renew: renew.to_string().into(), key: signing(der)? })
+    Ok(Machine { join: join.to_string().into(), renew: renew.to_string().into(), key: signing(der)?, tpm })
 }
 
 /// A key as rustls signs with it.

@@ -51,6 +51,8 @@ pub struct Plan {
     pub database: Kind,
     /// Machines that join, then renew; at most a million.
     pub machines: usize,
+    /// Whether their keys live in TPMs: a join is then two calls on one connection, a challenge and its proof.
+    pub tpm: bool,
     /// Join tokens that the machines share evenly; more where these have too few uses.
     pub tokens: usize,
     /// Machines that join or renew at a time.
@@ -103,7 +105,7 @@ impl LoadError {
 /// The relay does not start; the panic shows its log.
 pub async fn run(plan: &Plan) -> Result<Report, LoadError> {
     progress::say(&format!("making {} keys and {} certificate requests", plan.machines, 2 * plan.machines));
-    let machines = machines::make(plan.machines)?;
+    let machines = machines::make(plan.machines, plan.tpm)?;
     progress::say("measuring the crypto ceiling");
     let ceiling = ceiling::measure()?;
     let home = tempfile::tempdir().map_err(LoadError::prepare("making a folder"))?;
@@ -176,8 +178,13 @@ impl Load<'_> {
             let (wire, config, machines) = (wire.clone(), config.clone(), shared.clone());
             let bearer = bearers.get(at % bearers.len()).cloned();
             Box::pin(async move {
-                let body = machines.get(at).map(|machine| machine.join.clone()).unwrap_or_default();
-                wire.connect(config).await?.post("/api/node/join", bearer.as_ref(), body).await
+                let Some(machine) = machines.get(at) else { return Ok(Bytes::new()) };
+                let mut line = wire.connect(config).await?;
+                let answer = line.post("/api/node/join", bearer.as_ref(), machine.join.clone()).await?;
+                match machine.proof(&answer) {
+                    Some(proved) => line.post("/api/node/join", bearer.as_ref(), proved).await,
+                    None => Ok(answer),
+                }
             })
         })
         .await;

@@ -19,6 +19,8 @@ pub struct Report {
     pub tokens: usize,
     /// Machines that join or renew at a time.
     pub connections: usize,
+    /// Whether the machines prove TPMs when they join.
+    pub tpm: bool,
     /// Nodes that the store held before.
     pub filled_nodes: usize,
     /// The limits that the relay was told to raise.
@@ -132,6 +134,7 @@ impl Report {
             database,
             tokens: plan.machines.div_ceil(super::USES_OF_A_TOKEN).max(plan.tokens),
             connections: plan.connections,
+            tpm: plan.tpm,
             filled_nodes: plan.nodes,
             raised_limits: super::RAISED_LIMITS.join(" "),
             ceiling,
@@ -144,11 +147,12 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { database, tokens, connections, filled_nodes, .. } = self;
+        let keys = if self.tpm { "keys in simulated TPMs" } else { "keys in software" };
         let cores = self.ceiling.cores;
         writeln!(
             out,
             "relay on {database}, {cores} cores shared with the machines, {connections} machines at a time of {tokens} \
-             tokens,              {filled_nodes} nodes before\nlimits raised: {}\n",
+             tokens, {keys}, {filled_nodes} nodes before\nlimits raised: {}\n",
             self.raised_limits
         )?;
         writeln!(

@@ -198,7 +198,7 @@ mod tests {
         let lines: Vec<u64> = bad.iter().map(|(line, _)| *line).collect();
         assert_eq!(lines, [3, 4, 5, 6, 7, 8]);
         for ((_, rule), beginning) in bad.iter().zip([
-            "entryId: must match",
+            "entryId: must be 1 to 128 letters",
             "serial: is a vendor's default",
             "must have at least one of",
             "entryId: is that of line 2 too",
