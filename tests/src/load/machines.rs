@@ -3,9 +3,7 @@
 use super::LoadError;
 use crate::SimulatedTpm;
 use bytes::Bytes;
-use rcgen::{
-    CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
-};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::{
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -109,8 +107,8 @@ fn machine(number: usize, tpm: bool) -> Result<Machine, LoadError> {
         },
         "agent": {"version": "0.1.0", "os": "Debian GNU/Linux 12", "arch": "x86_64"},
     });
-    if let Some((tpm, point)) = &tpm {
-        join["tpm"] = tpm.offer_of(point);
+    if let (Some((tpm, point)), Some(members)) = (&tpm, join.as_object_mut()) {
+        members.insert("tpm".to_owned(), tpm.offer_of(point));
     }
     let renew = json!({"csr": request(&key, &format!("renew-{number}"))?});
     let der = PrivateKeyDer::try_from(key.serialize_der()).map_err(LoadError::prepare("writing a key"))?;
