@@ -16,8 +16,8 @@ CREATE TABLE node_conditions (
     PRIMARY KEY (node_id, type)
 );
 
--- A join that a person decides. Everything up to remote_address is frozen; content_sha256 is over identity, endorsement
--- key and pool. One for each token, request and content: only a join writes here, and it holds the token's lock.
+-- A join that a person decides. Everything up to remote_address is frozen; content_sha256 is over identity and
+-- pool. One for each token, request and content: only a join writes here, and it holds the token's lock.
 CREATE TABLE join_requests (
     id ID PRIMARY KEY,
     token_id ID NOT NULL REFERENCES join_tokens (id),

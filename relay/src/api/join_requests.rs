@@ -101,7 +101,7 @@ pub async fn deny(call: Call, input: DenyJoinRequests) -> Result<JoinRequestsDen
     let denial = store.transact(call.method, (&call, &input, &target), |tx, (call, input, target)| {
         Box::pin(async move {
             let name = (&input.tenant_id, &input.pool_id);
-            let pool = named(tx, call, name, Action::JoinTokensRevoke, DecidedBy::SiteOwner).await?;
+            let pool = named(tx, call, name, Action::JoinTokensRevoke, DecidedBy::EitherOwner).await?;
             let ruling = Ruling { decision: Decision::Deny, note: input.note.as_ref() };
             let join_requests = match target {
                 Target::One(id) => vec![rule(tx, call, &pool.pool_id, id, ruling).await?],

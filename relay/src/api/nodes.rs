@@ -107,10 +107,9 @@ async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeA
         return Err(refused(&node, "banned"));
     }
     let mut covered = covered(&node, input.identifiers.as_deref().unwrap_or_default());
-    // A renewal may have given it another key that it has not used yet.
-    let other_keys =
-        identities::keys(tx, &node.node_id).await?.into_iter().filter(|key| *key != node.key_sha256);
-    covered.extend(other_keys.map(|value| Identity { kind: IdentityKind::Key, value }));
+    // A renewal may have given it another key that it has not used yet, and a TPM has several endorsement keys.
+    let proven = identities::proven(tx, &node.node_id).await?;
+    covered.extend(proven.into_iter().filter(|identity| !covered.contains(identity)).collect::<Vec<_>>());
     let mut added = false;
     for identity in &covered {
         added |= identities::ban(tx, &site, identity, &node.node_id).await?;

@@ -122,10 +122,11 @@ fn allows(grant: &Grant, action: Action, resource: Resource<'_>) -> bool {
                     && row.project.is_some_and(|least| *role >= least)
             }
             Resource::Tenant { tenant } => tenant == tenant_id && row.tenant == Some(TenantRole::Guest),
-            Resource::Platform
-            | Resource::PoolBySiteOwner(_)
-            | Resource::Site { .. }
-            | Resource::NewSite { .. } => false,
+            // Where the pool's tenant vouches for the site itself, its projects decide what is theirs to decide.
+            Resource::PoolBySiteOwner(pool) => {
+                pool.tenant == pool.site_owner && allows(grant, action, Resource::Pool(pool))
+            }
+            Resource::Platform | Resource::Site { .. } | Resource::NewSite { .. } => false,
         },
     }
 }

@@ -3,23 +3,30 @@
 //! All of it happens before the transaction that admits, with nothing written: a challenge is a sealed box that comes
 //! back. What the pool knows of the proven key is judged inside that transaction, where the policy is read too.
 
-use super::attest::{
-    endorsement::Endorsement,
-    tpm::{
-        BadEndorsementKey, KeyNotTpm, Known, Offered,
-        authorities::{Authority, parse_bundle},
-        challenge::{self, Expected, Subject},
-        choose, judge_node_key, judge_offer,
+use super::{
+    attest::{
+        endorsement::Endorsement,
+        tpm::{
+            BadEndorsementKey, KeyNotTpm, Known, Offered,
+            authorities::{Authority, parse_bundle},
+            challenge::{self, Expected, Subject},
+            choose, judge_node_key, judge_offer,
+        },
     },
+    tokens,
 };
 use crate::{
     call::Call,
     facts::{PoolFacts, TokenFacts},
     fault::Fault,
-    store::{Tx, certificates, endorsement_authorities, endorsement_keys, join_tokens, pools},
+    store::{
+        Tx, certificates, endorsement_authorities, endorsement_keys, identities, join_requests, join_tokens,
+        pools,
+    },
 };
 use shared::{
     api::{
+        join_requests::JoinRequestState,
         node::{Challenge, EndorsementKey, JoinInput, Proof, Tpm},
         pools::{TpmMode, UnknownKeys},
     },
@@ -55,6 +62,7 @@ pub(super) enum Evidence {
 /// What is known of the keys that a machine offers.
 struct Facts {
     authorities: Vec<Authority>,
+    bound: Vec<[u8; 32]>,
     listed: Vec<[u8; 32]>,
     pinned: Option<[u8; 32]>,
 }
@@ -75,8 +83,8 @@ pub(super) async fn of_join(
     let facts = call
         .relay
         .store
-        .read("node.evidence", (token, &csr_sha256, &keys), |tx, (token, csr_sha256, keys)| {
-            Box::pin(wanted(tx, token, csr_sha256, keys))
+        .read("node.evidence", (token, &csr_sha256, &keys, call.now), |tx, (token, csr_sha256, keys, now)| {
+            Box::pin(wanted(tx, token, csr_sha256, keys, *now))
         })
         .await?;
     match facts {
@@ -110,7 +118,7 @@ pub(super) fn of_renewal(
     if !tpm.endorsement_keys.iter().any(|key| digest(key) == pinned) {
         return Err(mismatch().into());
     }
-    let facts = Facts { authorities: Vec::new(), listed: Vec::new(), pinned };
+    let facts = Facts { authorities: Vec::new(), bound: Vec::new(), listed: Vec::new(), pinned };
     match judge(call, Subject::Renewal(node), request, (tpm, proof), &facts)? {
         Evidence::Proven(proven) if proven.ek_sha256 != ek_sha256 => Err(mismatch().into()),
         evidence => Ok(evidence),
@@ -157,6 +165,7 @@ async fn wanted(
     token: &JoinTokenId,
     csr_sha256: &str,
     keys: &[String],
+    now: Timestamp,
 ) -> Result<Option<Facts>, Fault> {
     let Some(token) = join_tokens::find(tx, token).await? else { return Ok(None) };
     let Some(pool) = pools::load(tx, &token.pool_id).await? else { return Ok(None) };
@@ -165,10 +174,21 @@ async fn wanted(
     if ignored || certificates::find_join(tx, &token.id, csr_sha256).await?.is_some() {
         return Ok(None);
     }
+    // Whoever may not join by this token need not prove anything.
+    let earlier = join_requests::of_join(tx, &token.id, csr_sha256).await?;
+    match earlier.is_empty() {
+        true => tokens::admits(&token, now)?,
+        false => tokens::not_revoked(&token)?,
+    }
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let held = identities::held_endorsement_keys(tx, &pool.site_id, &keys).await?;
+    let approved = earlier.iter().filter(|request| request.state.at(now) == JoinRequestState::Approved);
+    let bound = held.into_iter().chain(approved.filter_map(|request| request.ek_sha256.clone()));
+    let bound = bound.filter_map(|key| hex::decode(&key)).collect();
     let listed = endorsement_keys::listed(tx, &pool.pool_id, &keys).await?;
     Ok(Some(Facts {
         authorities: authorities(tx, &pool.pool_id).await?,
+        bound,
         listed: listed.iter().filter_map(|key| hex::decode(key)).collect(),
         pinned: pin.and_then(|pin| hex::decode(pin.as_str())),
     }))
@@ -188,7 +208,7 @@ fn judge(
         tpm.endorsement_keys.iter().map(|key| judged(key, &facts.authorities, call.now)).collect();
     let csr_sha256 = &request.digest();
     let Some(proof) = proof else {
-        let known = Known { pinned: facts.pinned, listed: &facts.listed };
+        let known = Known { pinned: facts.pinned, bound: &facts.bound, listed: &facts.listed };
         let chosen = choose(&offers, known).map_err(BadEndorsementKey::refusal)?;
         let question = (subject, csr_sha256);
         return challenge::issue(&relay.keys, question, chosen, &node_key, call.now, &relay.random)

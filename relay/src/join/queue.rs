@@ -32,10 +32,11 @@ use shared::{
 /// When a waiting machine asks again, in seconds.
 pub const RETRY_SECONDS: u32 = 30;
 
-/// What a request is about: SHA-256 over identity, endorsement key and pool. The host's name is for people and may change.
+/// What a request is about, beside the endorsement key: SHA-256 over identity and pool. The host's name is for people and may
+/// change.
 pub(super) fn content(join: &Submission<'_>, pool: &PoolFacts) -> String {
     let identity = Identity { hostname: None, ..join.identity.clone() };
-    let content = json!([identity, join.ek_sha256(), pool.uid]);
+    let content = json!([identity, pool.uid]);
     hex::encode(&Sha256::digest(content.to_string()))
 }
 

@@ -7,7 +7,9 @@
 use super::{
     evidence::{self, Evidence},
     issue::{self, Order},
-    signs, standing, submit, trust,
+    signs,
+    standing::{self, Standing},
+    submit, trust,
 };
 use crate::{
     call::{Call, unauthenticated},
@@ -75,6 +77,9 @@ async fn evidence_of(
 ) -> Result<Evidence, Fault> {
     let peer = call.peer()?;
     let node = call.relay.lookups.find(&call.relay.store, &peer.node).await?;
+    // Who may not call need not prove anything: it is told why where all of it is judged.
+    let node = node
+        .filter(|node| matches!(standing::judge(&peer.serial, node), Ok(Standing::Current | Standing::Next)));
     let bound = node.filter(|node| node.key_sha256 != hex::encode(&request.key.digest()));
     match bound.and_then(|node| Some((node.id, node.ek_sha256?))) {
         Some((node, ek)) => {

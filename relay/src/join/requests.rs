@@ -132,12 +132,23 @@ fn standing(
 pub struct Earlier {
     /// Its id.
     pub id: JoinRequestId,
-    /// What it is about: SHA-256 over identity, endorsement key and pool.
+    /// What it is about: SHA-256 over identity and pool.
     pub content_sha256: String,
+    /// The endorsement key that was proved.
+    pub ek_sha256: Option<String>,
     /// Why a person is asked.
     pub reasons: Vec<DeferReason>,
     /// Where it stands.
     pub state: RequestState,
+}
+
+/// What a join is about.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// SHA-256 over identity and pool.
+    pub content_sha256: &'a str,
+    /// The endorsement key that was proved.
+    pub ek_sha256: Option<&'a str>,
 }
 
 /// What a join comes to.
@@ -158,12 +169,13 @@ pub enum Next {
 /// `requestDenied`, `requestExpired`.
 pub fn next(
     earlier: &[Earlier],
-    content_sha256: &str,
+    about: About<'_>,
     reasons: &[DeferReason],
     now: Timestamp,
 ) -> Result<Next, Problem> {
     let (mut waits, mut over) = (None, None);
-    for request in earlier.iter().filter(|request| request.content_sha256 == content_sha256) {
+    let same = |request: &&Earlier| request.content_sha256 == about.content_sha256;
+    for request in earlier.iter().filter(same).filter(|one| one.ek_sha256.as_deref() == about.ek_sha256) {
         match standing(request.state, &request.reasons, reasons, now) {
             Ok(Standing::Waived) => return Ok(Next::Admit(Some(request.id.clone()))),
             Ok(Standing::Waits) => waits = Some(Next::Wait(request.id.clone())),
@@ -175,7 +187,12 @@ pub fn next(
     match (waits, over) {
         (Some(waits), _) => Ok(waits),
         (None, Some(expired)) => Err(expired),
-        (None, None) if reasons.is_empty() => Ok(Next::Admit(None)),
+        (None, None) if reasons.is_empty() => {
+            // Another endorsement key of the same TPM, which holds the same node key: it may be the one that is listed now.
+            let open = |one: &&Earlier| one.ek_sha256.is_some() && one.state.at(now).is_open();
+            let kin = earlier.iter().filter(same).find(|one| about.ek_sha256.is_some() && open(one));
+            Ok(Next::Admit(kin.map(|request| request.id.clone())))
+        }
         (None, None) => Ok(Next::Ask),
     }
 }
@@ -255,27 +272,42 @@ mod tests {
         let earlier = |seed, state, reasons: &[DeferReason], content: &str| Earlier {
             id: id(seed),
             content_sha256: content.into(),
+            ek_sha256: None,
             reasons: reasons.to_vec(),
             state: request(state, false, 2_000),
         };
+        let about = |content_sha256| About { content_sha256, ek_sha256: None };
         let all = [
             earlier(1, Expired, &[Unknown], "c"),
             earlier(2, Pending, &[Unknown, Alive], "c"),
             earlier(3, Approved, &[Unknown], "other"),
         ];
-        assert_eq!(next(&all, "c", &[Unknown], NOW), Ok(Next::Wait(id(2))));
-        assert_eq!(next(&all, "c", &[], NOW), Ok(Next::Admit(Some(id(2)))));
-        assert_eq!(next(&all, "other", &[Unknown], NOW), Ok(Next::Admit(Some(id(3)))));
-        assert_eq!(next(&all, "other", &[Alive], NOW), Ok(Next::Ask));
-        assert_eq!(next(&all, "new", &[Alive], NOW), Ok(Next::Ask));
-        assert_eq!(next(&all, "new", &[], NOW), Ok(Next::Admit(None)));
+        assert_eq!(next(&all, about("c"), &[Unknown], NOW), Ok(Next::Wait(id(2))));
+        assert_eq!(next(&all, about("c"), &[], NOW), Ok(Next::Admit(Some(id(2)))));
+        assert_eq!(next(&all, about("other"), &[Unknown], NOW), Ok(Next::Admit(Some(id(3)))));
+        assert_eq!(next(&all, about("other"), &[Alive], NOW), Ok(Next::Ask));
+        assert_eq!(next(&all, about("new"), &[Alive], NOW), Ok(Next::Ask));
+        assert_eq!(next(&all, about("new"), &[], NOW), Ok(Next::Admit(None)));
         let both = [earlier(4, Approved, &[Unknown], "c"), earlier(5, Pending, &[Unknown, Alive], "c")];
         for order in [[0, 1], [1, 0]] {
             let all = order.map(|at: usize| both[at].clone());
-            assert_eq!(next(&all, "c", &[Unknown], NOW), Ok(Next::Admit(Some(id(4)))));
-            assert_eq!(next(&all, "c", &[Unknown, Alive], NOW), Ok(Next::Wait(id(5))));
+            assert_eq!(next(&all, about("c"), &[Unknown], NOW), Ok(Next::Admit(Some(id(4)))));
+            assert_eq!(next(&all, about("c"), &[Unknown, Alive], NOW), Ok(Next::Wait(id(5))));
         }
-        let over = next(&all[..1], "c", &[Unknown], NOW).unwrap_err();
+        // Another endorsement key of a TPM that waits; not a machine that has proved none.
+        let mut waiting = earlier(6, Pending, &[Unknown], "c");
+        waiting.ek_sha256 = Some("one".into());
+        let proved = |ek| About { content_sha256: "c", ek_sha256: ek };
+        for (ek, reasons, expected) in [
+            (Some("other"), &[][..], Next::Admit(Some(id(6)))),
+            (Some("other"), &[Unknown], Next::Ask),
+            (Some("one"), &[Unknown], Next::Wait(id(6))),
+            (None, &[], Next::Admit(None)),
+        ] {
+            let next = next(std::slice::from_ref(&waiting), proved(ek), reasons, NOW);
+            assert_eq!(next, Ok(expected), "{ek:?} {reasons:?}");
+        }
+        let over = next(&all[..1], about("c"), &[Unknown], NOW).unwrap_err();
         assert_eq!(over.reason, Some(Reason::RequestExpired));
     }
 

@@ -147,7 +147,8 @@ pub async fn stand(
 /// `identityTaken` if another node holds it, `nodeBanned` if a ban covers it.
 pub async fn hold_key(tx: &mut Tx<'_>, node: &NodeFacts, key_sha256: &str) -> Result<(), Fault> {
     let key = Identity { kind: IdentityKind::Key, value: key_sha256.to_owned() };
-    if !identities::hold(tx, &node.site_id, &key, &node.id).await? {
+    // A node that was admitted with a key that another tenant's node holds goes on with it.
+    if !identities::hold(tx, &node.site_id, &key, &node.id).await? && key_sha256 != node.key_sha256 {
         let detail =
             "Another node holds this key; make a new key for this machine (bcd reset) and join again.";
         return Err(Problem::refused(Reason::IdentityTaken, detail).into());

@@ -11,7 +11,7 @@ use super::{
     identity::{self, ALIVE_SECONDS, Admission, Collision, Incumbent, Newcomer},
     issue::{self, Order},
     queue,
-    requests::{self, Next},
+    requests::{self, About, Next},
     standing, tokens, trust,
 };
 use crate::{
@@ -139,7 +139,8 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     let collision = identity::admission(newcomer(join, &token, &pool), &incumbents)?;
     let reasons = reasons(attested, &collision);
     let content = queue::content(join, &pool);
-    let by = match requests::next(&earlier, &content, &reasons, now)? {
+    let about = About { content_sha256: &content, ek_sha256: join.ek_sha256() };
+    let by = match requests::next(&earlier, about, &reasons, now)? {
         Next::Admit(by) => by,
         Next::Wait(id) => return Ok(queue::waiting(&pool, id, &reasons)),
         Next::Ask => {
@@ -170,6 +171,7 @@ fn pool_gone() -> Problem {
 pub(super) async fn banned(tx: &mut Tx<'_>, join: &Submission<'_>, pool: &PoolFacts) -> Result<bool, Fault> {
     let claimed = Claimed {
         key_sha256: &join.key_sha256,
+        tenant_id: &pool.tenant_id,
         product_uuid: join.machine.product_uuid.usable().unwrap_or(""),
         serial: join.machine.serial.usable().unwrap_or(""),
         ek_sha256: join.ek_sha256().unwrap_or(""),

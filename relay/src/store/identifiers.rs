@@ -10,7 +10,7 @@ const NOTE: &str = "INSERT INTO identifiers (tenant_id, kind, value, holder) SEL
 const FORGET: &str = "DELETE FROM identifiers WHERE holder = $1";
 const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM identifiers mine JOIN identifiers o \
     ON o.tenant_id = mine.tenant_id AND o.kind = mine.kind AND o.value = mine.value AND o.holder <> mine.holder \
-    WHERE mine.holder = $1 ORDER BY o.holder, o.kind, o.value LIMIT 100";
+    WHERE mine.holder = $1 ORDER BY o.holder DESC, o.kind, o.value LIMIT 100";
 
 pub(super) const STATEMENTS: &[&str] = &[NOTE, FORGET, SHARED];
 
@@ -64,7 +64,7 @@ pub async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<(), StoreError> {
     tx.execute(FORGET, &[holder.into()]).await.map(drop)
 }
 
-/// Who of the same tenant says the same as this holder: at most 100, in order of id.
+/// Who of the same tenant says the same as this holder: at most 100, nodes before join requests, of which there may be many.
 ///
 /// # Errors
 /// The store's.

@@ -2,7 +2,7 @@
 
 use super::{StoreError, Tx, Value};
 use crate::facts::{Held, Identity, IdentityKind};
-use shared::id::NodeId;
+use shared::{api::node::MAX_ENDORSEMENT_KEYS, id::NodeId};
 
 const LOCK: &str = "SELECT i.kind, i.value, i.node_id FROM identities i \
     WHERE i.site_id = $1 AND ((i.kind = $2 AND i.value = $3) OR (i.kind = $4 AND i.value = $5) \
@@ -11,19 +11,36 @@ const INSERT: &str = "INSERT INTO identities (site_id, kind, value, node_id) VAL
     ON CONFLICT (site_id, kind, value) DO NOTHING";
 const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind = $2 AND value = $3";
 const LOCK_OF: &str = "SELECT value FROM identities WHERE node_id = $1 ORDER BY kind, value";
-const KEYS: &str = "SELECT value FROM identities WHERE node_id = $1 AND kind = 'key' ORDER BY value LIMIT 16";
+const PROVEN: &str = "SELECT kind, value FROM identities WHERE node_id = $1 AND kind IN ('key', 'ekSha256') \
+    ORDER BY kind, value LIMIT 64";
+const HELD_EKS: &str = "SELECT value FROM identities WHERE site_id = $1 AND kind = 'ekSha256' \
+    AND value IN ($2, $3, $4, $5, $6, $7, $8, $9)";
 const FREE: &str = "DELETE FROM identities WHERE node_id = $1";
 const FREE_CLAIMS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind NOT IN ('key', 'ekSha256')";
 const FREE_OTHER_KEYS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind = 'key' AND value <> $2";
-const BANNED: &str = "SELECT node_id FROM bans WHERE site_id = $1 AND ((kind = 'key' AND value = $2) \
-    OR (kind = 'productUuid' AND value = $3) OR (kind = 'serial' AND value = $4) \
-    OR (kind = 'ekSha256' AND value = $5)) LIMIT 1";
+// What a machine only claims is banned for the tenant whose node it was: nobody bans another's machines by claiming to be
+// one of them.
+const BANNED: &str = "SELECT b.node_id FROM bans b JOIN nodes n ON n.id = b.node_id WHERE b.site_id = $1 \
+    AND ((b.kind = 'key' AND b.value = $2) OR (b.kind = 'ekSha256' AND b.value = $3) OR (n.tenant_id = $4 \
+    AND ((b.kind = 'productUuid' AND b.value = $5) OR (b.kind = 'serial' AND b.value = $6)))) LIMIT 1";
 const INSERT_BAN: &str = "INSERT INTO bans (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value, node_id) DO NOTHING";
 const LIFT_BAN: &str = "DELETE FROM bans WHERE node_id = $1";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[LOCK, LOCK_OF, INSERT, HOLDER, KEYS, FREE, FREE_CLAIMS, FREE_OTHER_KEYS, BANNED, INSERT_BAN, LIFT_BAN];
+pub(super) const STATEMENTS: &[&str] = &[
+    LOCK,
+    LOCK_OF,
+    INSERT,
+    HOLDER,
+    PROVEN,
+    HELD_EKS,
+    FREE,
+    FREE_CLAIMS,
+    FREE_OTHER_KEYS,
+    BANNED,
+    INSERT_BAN,
+    LIFT_BAN,
+];
 
 /// The most identities that a machine has: an endorsement key, a key, and a product UUID or serial.
 const MOST: usize = 3;
@@ -73,12 +90,30 @@ pub async fn hold(
     Ok(holder.map(|row| row.text("node_id")).transpose()?.as_deref() == Some(node.as_str()))
 }
 
-/// The keys that a node holds: that of the certificate in use, and that of the next one where it is another.
+/// What a node holds that it has proved: its key, the next one where that is another, its endorsement keys.
 ///
 /// # Errors
 /// The store's.
-pub async fn keys(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<String>, StoreError> {
-    tx.fetch_all(KEYS, &[node.as_str().into()]).await?.iter().map(|row| row.text("value")).collect()
+pub async fn proven(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<Identity>, StoreError> {
+    let rows = tx.fetch_all(PROVEN, &[node.as_str().into()]).await?;
+    let proven = rows.iter().map(|row| {
+        Ok(Identity { kind: row.parse_with("kind", IdentityKind::parse)?, value: row.text("value")? })
+    });
+    proven.collect()
+}
+
+/// Those of at most [`shared::api::node::MAX_ENDORSEMENT_KEYS`] endorsement keys that a node at the site has proved.
+///
+/// # Errors
+/// The store's.
+pub async fn held_endorsement_keys(
+    tx: &mut Tx<'_>,
+    site: &str,
+    keys: &[&str],
+) -> Result<Vec<String>, StoreError> {
+    let slots = keys.iter().copied().chain(std::iter::repeat("")).take(MAX_ENDORSEMENT_KEYS);
+    let args: Vec<Value<'_>> = std::iter::once(site).chain(slots).map(Value::from).collect();
+    tx.fetch_all(HELD_EKS, &args).await?.iter().map(|row| row.text("value")).collect()
 }
 
 /// Frees all identities of a node.
@@ -110,6 +145,8 @@ pub async fn free_other_keys(tx: &mut Tx<'_>, node: &NodeId, key_sha256: &str) -
 pub struct Claimed<'a> {
     /// The key.
     pub key_sha256: &'a str,
+    /// The tenant of the pool that it joins: bans of claimed identifiers are a tenant's own.
+    pub tenant_id: &'a str,
     /// The product UUID, if it is usable.
     pub product_uuid: &'a str,
     /// The serial, if it is usable.
@@ -123,8 +160,8 @@ pub struct Claimed<'a> {
 /// # Errors
 /// The store's.
 pub async fn banned(tx: &mut Tx<'_>, site: &str, claimed: Claimed<'_>) -> Result<Option<NodeId>, StoreError> {
-    let Claimed { key_sha256, product_uuid, serial, ek_sha256 } = claimed;
-    let args = [site, key_sha256, product_uuid, serial, ek_sha256].map(Value::from);
+    let Claimed { key_sha256, tenant_id, product_uuid, serial, ek_sha256 } = claimed;
+    let args = [site, key_sha256, ek_sha256, tenant_id, product_uuid, serial].map(Value::from);
     tx.fetch_optional(BANNED, &args).await?.map(|row| row.parsed("node_id")).transpose()
 }
 

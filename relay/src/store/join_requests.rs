@@ -12,7 +12,7 @@ use shared::{
     time::Timestamp,
 };
 
-const LOCK_OF_JOIN: &str = "SELECT id, content_sha256, reasons, state, expires_at, decided_at FROM join_requests \
+const OF_JOIN: &str = "SELECT id, content_sha256, ek_sha256, reasons, state, expires_at, decided_at FROM join_requests \
     WHERE token_id = $1 AND csr_sha256 = $2 ORDER BY id LIMIT 1000";
 const LOCK_OPEN_OF_TOKEN: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, ek_sha256, \
     ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note FROM join_requests \
@@ -38,19 +38,8 @@ const ANY_OPEN: &str =
 const COUNT_PENDING: &str =
     "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM join_requests WHERE state = 'pending'";
 
-pub(super) const STATEMENTS: &[&str] = &[
-    LOCK_OF_JOIN,
-    LOCK_OPEN_OF_TOKEN,
-    FIND,
-    PAGE,
-    INSERT,
-    DECIDE,
-    END,
-    OVERDUE,
-    FORGET,
-    ANY_OPEN,
-    COUNT_PENDING,
-];
+pub(super) const STATEMENTS: &[&str] =
+    &[OF_JOIN, LOCK_OPEN_OF_TOKEN, FIND, PAGE, INSERT, DECIDE, END, OVERDUE, FORGET, ANY_OPEN, COUNT_PENDING];
 
 /// What a person decided.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +78,19 @@ pub async fn lock_of_join(
     token: &JoinTokenId,
     csr_sha256: &str,
 ) -> Result<Vec<Earlier>, StoreError> {
-    let rows = tx.lock_all(LOCK_OF_JOIN, &[token.as_str().into(), csr_sha256.into()]).await?;
-    let found = rows.iter().map(|row| {
-        Ok(Earlier {
-            id: row.parsed("id")?,
-            content_sha256: row.text("content_sha256")?,
-            reasons: row.json("reasons")?,
-            state: state(row)?,
-        })
-    });
-    found.collect()
+    tx.lock_all(OF_JOIN, &[token.as_str().into(), csr_sha256.into()]).await?.iter().map(earlier).collect()
+}
+
+/// The requests that a join has made so far, not locked.
+///
+/// # Errors
+/// The store's.
+pub async fn of_join(
+    tx: &mut Tx<'_>,
+    token: &JoinTokenId,
+    csr_sha256: &str,
+) -> Result<Vec<Earlier>, StoreError> {
+    tx.fetch_all(OF_JOIN, &[token.as_str().into(), csr_sha256.into()]).await?.iter().map(earlier).collect()
 }
 
 /// A token's requests that are pending or approved, locked until the transaction ends.
@@ -240,6 +232,16 @@ pub async fn any_open(tx: &mut Tx<'_>, pool_id: &str) -> Result<bool, StoreError
 /// The store's.
 pub async fn count_pending(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
     tx.fetch_one(COUNT_PENDING, &[]).await?.integer("count")
+}
+
+fn earlier(row: &Row) -> Result<Earlier, StoreError> {
+    Ok(Earlier {
+        id: row.parsed("id")?,
+        content_sha256: row.text("content_sha256")?,
+        ek_sha256: row.maybe_text("ek_sha256")?,
+        reasons: row.json("reasons")?,
+        state: state(row)?,
+    })
 }
 
 fn state(row: &Row) -> Result<RequestState, StoreError> {

@@ -39,7 +39,7 @@ pub const DENY: Op<DenyJoinRequests, JoinRequestsDenied> = Op::mutation(
     "compute.joinRequests.deny",
     Access::May(Action::JoinTokensRevoke, Scope::ComputePool),
     Phase::V0_1,
-    "Deny a join request, or all of a token's; decided by the site's owner.",
+    "Deny a join request, or all of a token's; decided by the pool's tenant or the site's owner.",
 );
 
 /// Which requests to list.
@@ -155,7 +155,8 @@ pub struct JoinRequest {
     /// The endorsement key that it has proved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_sha256: Option<String>,
-    /// Who made its TPM, as the endorsement key's certificate says.
+    /// Who made its TPM, as the certificate says that came with the endorsement key: the machine's claim, unless one of the
+    /// pool's authorities vouches for the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_manufacturer: Option<String>,
     /// Where the first call came from.

@@ -51,32 +51,50 @@ async fn token(desk: &Desk, tenant: &str, pool: &str) -> String {
 }
 
 #[tokio::test]
-async fn both_owners_see_and_the_sites_owner_decides() {
+async fn both_owners_see_and_deny_and_the_sites_owner_approves() {
     at_a_desk(async |desk| {
         let token = token(&desk, "acme", "gpu-a").await;
-        for (caller, read, decide) in [
-            (root(), None, None),
-            (auditor(), None, Some(PermissionDenied)),
-            (member("provider", Owner), None, None),
-            (member("provider", Editor), None, None),
-            (member("provider", Viewer), None, Some(PermissionDenied)),
-            (member("provider", Guest), Some(NotFound), Some(NotFound)),
-            (member("acme", Owner), None, Some(PermissionDenied)),
-            (member("acme", Viewer), None, Some(PermissionDenied)),
-            (project_member("ml", ProjectRole::Editor), None, Some(PermissionDenied)),
-            (project_member("web", ProjectRole::Owner), Some(NotFound), Some(NotFound)),
-            (member("other", Owner), Some(NotFound), Some(NotFound)),
+        let denied = Some(PermissionDenied);
+        let absent = Some(NotFound);
+        for (caller, read, approve, deny) in [
+            (root(), None, None, None),
+            (auditor(), None, denied, denied),
+            (member("provider", Owner), None, None, None),
+            (member("provider", Editor), None, None, None),
+            (member("provider", Viewer), None, denied, denied),
+            (member("provider", Guest), absent, absent, absent),
+            (member("acme", Owner), None, denied, None),
+            (member("acme", Viewer), None, denied, denied),
+            (project_member("ml", ProjectRole::Editor), None, denied, None),
+            (project_member("web", ProjectRole::Owner), absent, absent, absent),
+            (member("other", Owner), absent, absent, absent),
         ] {
             let name = &caller.subject;
             let id = wait(&desk, "acme", "gpu-a", &token).await;
             let pool = json!({"tenantId": "acme", "poolId": "gpu-a"});
             let named = json!({"tenantId": "acme", "poolId": "gpu-a", "joinRequestId": id});
             assert_eq!(desk.code(&caller, "compute.joinRequests.list", pool).await, read, "{name}");
-            for (method, expected) in [("get", read), ("approve", decide), ("deny", decide)] {
+            for (method, expected) in [("get", read), ("approve", approve), ("deny", deny)] {
                 let method = format!("compute.joinRequests.{method}");
                 assert_eq!(desk.code(&caller, &method, named.clone()).await, expected, "{name} {method}");
             }
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn where_the_tenant_vouches_itself_its_project_decides() {
+    at_a_desk(async |desk| {
+        let own = json!({"poolId": "barn-a", "tenantId": "acme", "projectId": "ml", "siteId": "barn"});
+        desk.good(&root(), "compute.pools.create", own).await;
+        let token = token(&desk, "acme", "barn-a").await;
+        let id = wait(&desk, "acme", "barn-a", &token).await;
+        let named = json!({"tenantId": "acme", "poolId": "barn-a", "joinRequestId": id});
+        let approve = "compute.joinRequests.approve";
+        let code = desk.code(&project_member("ml", ProjectRole::Viewer), approve, named.clone()).await;
+        assert_eq!(code, Some(PermissionDenied));
+        desk.good(&project_member("ml", ProjectRole::Editor), approve, named).await;
     })
     .await;
 }

@@ -154,16 +154,19 @@ fn voucher_of(
     })
 }
 
-/// What a relay knows of endorsement keys: the one that the token is pinned to, and those on the pool's list.
+/// What a relay knows of endorsement keys: the one that the token is pinned to, those that this machine is known by, and
+/// those on the pool's list.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// The pin.
     pub pinned: Option<[u8; 32]>,
+    /// Those of the offered ones that a node has proved, or that the machine was approved with.
+    pub bound: &'a [[u8; 32]],
     /// Those of the offered ones that are on the list.
     pub listed: &'a [[u8; 32]],
 }
 
-/// Takes one of the keys that a machine offers: the pinned one, else a listed one, else one that an authority
+/// Takes one of the keys that a machine offers: the pinned one, else one that it is known by, else a listed one, else one that an authority
 /// vouches for, else the first that can be taken. Answers its place.
 ///
 /// A pin that none of them matches is not judged here: only a proven key is matched.
@@ -176,9 +179,10 @@ pub fn choose<'a>(
 ) -> Result<(usize, &'a Offered), BadEndorsementKey> {
     let rank = |offered: &Offered| match offered {
         key if known.pinned == Some(key.digest) => 0,
-        key if known.listed.contains(&key.digest) => 1,
-        key if key.is_trusted() => 2,
-        _ => 3,
+        key if known.bound.contains(&key.digest) => 1,
+        key if known.listed.contains(&key.digest) => 2,
+        key if key.is_trusted() => 3,
+        _ => 4,
     };
     let usable = offers.iter().enumerate().filter_map(|(place, offer)| Some((place, offer.as_ref().ok()?)));
     let refusal = || offers.iter().find_map(|offer| offer.as_ref().err().copied());

@@ -42,12 +42,12 @@ fn a_pinned_key_goes_before_a_listed_one_before_a_vouched_one_before_the_first()
     assert_eq!(chosen(&offers, Known::default()), Ok(3));
     assert_eq!(chosen(&offers[..3], Known::default()), Ok(0));
     let listed = [digest(2)];
-    assert_eq!(chosen(&offers, Known { pinned: None, listed: &listed }), Ok(2));
-    assert_eq!(chosen(&offers, Known { pinned: Some(digest(0)), listed: &listed }), Ok(0));
+    assert_eq!(chosen(&offers, Known { pinned: None, bound: &[], listed: &listed }), Ok(2));
+    assert_eq!(chosen(&offers, Known { pinned: Some(digest(0)), bound: &[], listed: &listed }), Ok(0));
     // A pin that nothing matches changes nothing.
-    assert_eq!(chosen(&offers, Known { pinned: Some([9; 32]), listed: &listed }), Ok(2));
+    assert_eq!(chosen(&offers, Known { pinned: Some([9; 32]), bound: &[], listed: &listed }), Ok(2));
     let both = [digest(3), digest(0)];
-    assert_eq!(chosen(&offers, Known { pinned: None, listed: &both }), Ok(0));
+    assert_eq!(chosen(&offers, Known { pinned: None, bound: &[], listed: &both }), Ok(0));
 }
 
 #[test]
