@@ -7,7 +7,7 @@ use super::{
     steps::{News, announce, invalid_state, page, page_size},
 };
 use crate::{
-    auth::policy::not_found,
+    auth::policy::{self, Resource, may, not_found},
     call::Call,
     events::Kind,
     fault::Fault,
@@ -65,7 +65,12 @@ pub async fn get(call: Call, input: GetJoinRequest) -> Result<JoinRequestAnswer,
             let pool = named(tx, call, name, Action::JoinTokensRead, DecidedBy::EitherOwner).await?;
             let found = rows::find(tx, &pool.pool_id, &input.join_request_id).await?;
             let mut join_request = found.ok_or_else(|| absent(&input.join_request_id))?;
-            join_request.shared_with = identifiers::shared_with(tx, join_request.id.as_str()).await?;
+            // Who may not read all of the tenant is told of this pool's machines only.
+            let tenant = Resource::Tenant { tenant: &pool.tenant_id };
+            let whole =
+                may(&call.principal()?.grants, Action::JoinTokensRead, tenant) == policy::Decision::Allow;
+            let within = (!whole).then_some(pool.pool_id.as_str());
+            join_request.shared_with = identifiers::shared_with(tx, join_request.id.as_str(), within).await?;
             Ok::<_, Fault>(JoinRequestAnswer { join_request })
         })
     });

@@ -10,7 +10,9 @@ const NOTE: &str = "INSERT INTO identifiers (tenant_id, kind, value, holder) SEL
 const FORGET: &str = "DELETE FROM identifiers WHERE holder = $1";
 const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM identifiers mine JOIN identifiers o \
     ON o.tenant_id = mine.tenant_id AND o.kind = mine.kind AND o.value = mine.value AND o.holder <> mine.holder \
-    WHERE mine.holder = $1 ORDER BY o.holder DESC, o.kind, o.value LIMIT 100";
+    WHERE mine.holder = $1 AND ($2 = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.holder AND n.pool_id = $2) \
+    OR EXISTS (SELECT 1 FROM join_requests r WHERE r.id = o.holder AND r.pool_id = $2)) \
+    ORDER BY o.holder DESC, o.kind, o.value LIMIT 100";
 
 pub(super) const STATEMENTS: &[&str] = &[NOTE, FORGET, SHARED];
 
@@ -64,12 +66,17 @@ pub async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<(), StoreError> {
     tx.execute(FORGET, &[holder.into()]).await.map(drop)
 }
 
-/// Who of the same tenant says the same as this holder: at most 100, nodes before join requests, of which there may be many.
+/// Who of the same tenant, or of this pool alone, says the same as this holder: at most 100, nodes before join requests, of
+/// which there may be many.
 ///
 /// # Errors
 /// The store's.
-pub async fn shared_with(tx: &mut Tx<'_>, holder: &str) -> Result<Vec<SharedIdentifier>, StoreError> {
-    let rows = tx.fetch_all(SHARED, &[holder.into()]).await?;
+pub async fn shared_with(
+    tx: &mut Tx<'_>,
+    holder: &str,
+    pool: Option<&str>,
+) -> Result<Vec<SharedIdentifier>, StoreError> {
+    let rows = tx.fetch_all(SHARED, &[holder.into(), pool.unwrap_or("").into()]).await?;
     let found = rows.iter().map(|row| {
         Ok(SharedIdentifier { id: row.text("holder")?, kind: row.text("kind")?, value: row.text("value")? })
     });

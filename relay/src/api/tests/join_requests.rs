@@ -1,12 +1,12 @@
 //! compute/joinRequests: who may decide, and what a person sees. What the decisions do to joins is told in the stories.
 
 use super::*;
-use crate::store::{StoreError, join_requests as rows, join_tokens};
+use crate::store::{StoreError, identifiers, join_requests as rows, join_tokens};
 use Code::{NotFound, PermissionDenied};
 use TenantRole::{Editor, Guest, Owner, Viewer};
 use shared::{
     api::join_requests::{DeferReason, JoinRequest, JoinRequestState},
-    hardware,
+    hardware::{self, Machine},
     id::JoinRequestId,
 };
 
@@ -37,6 +37,8 @@ pub(super) async fn wait(desk: &Desk, tenant: &str, pool: &str, token: &str) -> 
         Box::pin(async move {
             join_tokens::hold(tx, &request.token_id).await?;
             rows::insert(tx, request, "content").await?;
+            let holder = identifiers::Holder { tenant_id: &request.tenant_id, id: request.id.as_str() };
+            identifiers::note(tx, holder, &Machine::judge(&request.identity), None).await?;
             Ok::<_, StoreError>(())
         })
     });
@@ -95,6 +97,31 @@ async fn where_the_tenant_vouches_itself_its_project_decides() {
         let code = desk.code(&project_member("ml", ProjectRole::Viewer), approve, named.clone()).await;
         assert_eq!(code, Some(PermissionDenied));
         desk.good(&project_member("ml", ProjectRole::Editor), approve, named).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_project_is_told_of_its_own_machines_only() {
+    at_a_desk(async |desk| {
+        let other = json!({"poolId": "web-a", "tenantId": "acme", "projectId": "web", "siteId": "default"});
+        desk.good(&root(), "compute.pools.create", other).await;
+        let (here, there) = (token(&desk, "acme", "gpu-a").await, token(&desk, "acme", "web-a").await);
+        let id = wait(&desk, "acme", "gpu-a", &here).await;
+        let beside = wait(&desk, "acme", "gpu-a", &here).await;
+        let elsewhere = wait(&desk, "acme", "web-a", &there).await;
+        let named = json!({"tenantId": "acme", "poolId": "gpu-a", "joinRequestId": id});
+        for (caller, whole) in [
+            (member("acme", Viewer), true),
+            (root(), true),
+            (project_member("ml", ProjectRole::Viewer), false),
+            (member("provider", Viewer), false),
+        ] {
+            let shown = desk.good(&caller, "compute.joinRequests.get", named.clone()).await;
+            let shared = shown["joinRequest"]["sharedWith"].to_string();
+            assert!(shared.contains(&beside), "{}: {shared}", caller.subject);
+            assert_eq!(shared.contains(&elsewhere), whole, "{}: {shared}", caller.subject);
+        }
     })
     .await;
 }
