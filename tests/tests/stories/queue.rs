@@ -382,7 +382,7 @@ async fn who_shares_an_identifier_is_shown(database: Database) {
     let second = request_of(&blade(3).join(&world.relay, &token).await);
     let shared = get(&world.relay, &second).await["sharedWith"].clone();
     let ids: Vec<&str> = shared.as_array().unwrap().iter().filter_map(|one| one["id"].as_str()).collect();
-    assert_eq!(ids, [first.as_str(), joined.body["nodeId"].as_str().unwrap()]);
+    assert_eq!(ids, [joined.body["nodeId"].as_str().unwrap(), first.as_str()], "nodes first");
     assert!(shared.as_array().unwrap().iter().all(|one| one["kind"] == "mac"), "{shared}");
     assert_eq!(decide(&world.relay, "deny", &first).await, "denied");
     let shared = get(&world.relay, &second).await["sharedWith"].clone();
