@@ -4,9 +4,10 @@ use super::{StoreError, Tx, Value};
 use crate::facts::{Held, Identity, IdentityKind};
 use shared::{api::node::MAX_ENDORSEMENT_KEYS, id::NodeId};
 
+// The two IN are what SQLite finds the rows by: by the pairs alone it would read all identities of the site.
 const LOCK: &str = "SELECT i.kind, i.value, i.node_id FROM identities i \
-    WHERE i.site_id = $1 AND ((i.kind = $2 AND i.value = $3) OR (i.kind = $4 AND i.value = $5) \
-    OR (i.kind = $6 AND i.value = $7)) ORDER BY i.kind, i.value";
+    WHERE i.site_id = $1 AND i.kind IN ($2, $4, $6) AND i.value IN ($3, $5, $7) AND ((i.kind = $2 AND i.value = $3) \
+    OR (i.kind = $4 AND i.value = $5) OR (i.kind = $6 AND i.value = $7)) ORDER BY i.kind, i.value";
 const INSERT: &str = "INSERT INTO identities (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value) DO NOTHING";
 const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind = $2 AND value = $3";
@@ -21,6 +22,7 @@ const FREE_OTHER_KEYS: &str = "DELETE FROM identities WHERE node_id = $1 AND kin
 // What a machine only claims is banned for the tenant whose node it was: nobody bans another's machines by claiming to be
 // one of them.
 const BANNED: &str = "SELECT b.node_id FROM bans b JOIN nodes n ON n.id = b.node_id WHERE b.site_id = $1 \
+    AND b.kind IN ('key', 'ekSha256', 'productUuid', 'serial') AND b.value IN ($2, $3, $5, $6) \
     AND ((b.kind = 'key' AND b.value = $2) OR (b.kind = 'ekSha256' AND b.value = $3) OR (n.tenant_id = $4 \
     AND ((b.kind = 'productUuid' AND b.value = $5) OR (b.kind = 'serial' AND b.value = $6)))) LIMIT 1";
 const INSERT_BAN: &str = "INSERT INTO bans (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
