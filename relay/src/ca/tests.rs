@@ -401,30 +401,3 @@ fn an_offline_root_needs_no_key_and_a_wrong_master_key_opens_nothing() {
     let refused = Authority::open(&trust_domain(), records(), &other, &random());
     assert!(matches!(refused, Err(CaError::Seal(SealError::UnknownKey { .. }))));
 }
-
-/// Not a test of right or wrong: prints how fast this machine issues and judges. Run it with `--release`.
-#[test]
-#[ignore = "a measurement"]
-fn how_fast() {
-    let (authority, key) = (authority(), key());
-    let per_second = |what: &str, work: &dyn Fn()| {
-        let start = std::time::Instant::now();
-        let count = 20_000;
-        (0..count).for_each(|_| work());
-        println!("{what}: {:.0}/s", f64::from(count) / start.elapsed().as_secs_f64());
-    };
-    let trust = authority.trust();
-    let issued = issue(&authority, Profile::Node);
-    let (leaf, chain) = (der(&issued.certificate_pem), [der(&issued.chain_pem)]);
-    let pair = rcgen::KeyPair::generate().unwrap();
-    let request = rcgen::CertificateParams::default().serialize_request(&pair).unwrap().pem().unwrap();
-    per_second("parse and verify a request", &|| {
-        crate::csr::verify_request(&CertificateRequest::parse(&request).unwrap()).unwrap();
-    });
-    per_second("issue", &|| {
-        authority.issue_node(Profile::Node, &key, &pool(), &node(), now(), 3600).unwrap();
-    });
-    per_second("judge", &|| drop(trust.judge(&leaf, &chain, now()).unwrap()));
-    per_second("read", &|| drop(trust.read(&leaf).unwrap()));
-    println!("leaf {} bytes DER, {} bytes PEM", leaf.len(), issued.certificate_pem.len());
-}
