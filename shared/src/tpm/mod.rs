@@ -10,7 +10,8 @@ mod node_key;
 mod public;
 
 pub use endorsement::{
-    EndorsementKey, EndorsementKind, EndorsementPublic, InvalidEndorsementKey, TEMPLATES, Template,
+    EndorsementKey, EndorsementKind, EndorsementPublic, InvalidEndorsementKey, POLICY_A_SHA256, TEMPLATES,
+    Template,
 };
 pub use fields::InvalidPublic;
 pub use node_key::{InvalidNodeKey, NODE_KEY_ATTRIBUTES, NodeKeyPublic};
