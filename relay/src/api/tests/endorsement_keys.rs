@@ -1,8 +1,8 @@
 //! compute/endorsementKeys: the site's owner says which TPMs a pool admits, and sees which it could.
 
 use super::*;
-use Code::{Conflict, InvalidInput, NotFound, PermissionDenied};
-use TenantRole::{Editor, Guest, Owner, Viewer};
+use Code::{Conflict, InvalidInput, NotFound};
+use TenantRole::Owner;
 use shared::id::{JoinRequestId, NodeId};
 use std::time::Duration;
 
@@ -22,17 +22,7 @@ fn key(seed: u8) -> Value {
 #[tokio::test]
 async fn the_sites_owner_decides() {
     at_a_desk(async |desk| {
-        for (caller, read, write) in [
-            (root(), None, None),
-            (auditor(), None, Some(PermissionDenied)),
-            (member("provider", Owner), None, None),
-            (member("provider", Editor), None, Some(PermissionDenied)),
-            (member("provider", Viewer), None, Some(PermissionDenied)),
-            (member("provider", Guest), Some(NotFound), Some(NotFound)),
-            (member("acme", Owner), Some(PermissionDenied), Some(PermissionDenied)),
-            (project_member("ml", ProjectRole::Owner), Some(PermissionDenied), Some(PermissionDenied)),
-            (member("other", Owner), Some(NotFound), Some(NotFound)),
-        ] {
+        for (caller, read, write) in by_the_sites_owner() {
             let name = &caller.subject;
             for (method, body, expected) in [
                 ("add", key(1), write),

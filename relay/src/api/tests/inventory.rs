@@ -1,8 +1,8 @@
 //! compute/inventory: the site's owner says which machines a pool knows.
 
 use super::*;
-use Code::{InvalidInput, NotFound, PermissionDenied};
-use TenantRole::{Editor, Guest, Owner, Viewer};
+use Code::{InvalidInput, NotFound};
+use TenantRole::Owner;
 
 const UUID: &str = "4c4c4544-0043-3010-8052-b4c04f4e3132";
 
@@ -24,18 +24,7 @@ fn entry(id: &str, identifiers: Value) -> Value {
 #[tokio::test]
 async fn the_sites_owner_decides() {
     at_a_desk(async |desk| {
-        for (caller, read, write) in [
-            (root(), None, None),
-            (auditor(), None, Some(PermissionDenied)),
-            (member("provider", Owner), None, None),
-            (member("provider", Editor), None, Some(PermissionDenied)),
-            (member("provider", Viewer), None, Some(PermissionDenied)),
-            (member("provider", Guest), Some(NotFound), Some(NotFound)),
-            (member("acme", Owner), Some(PermissionDenied), Some(PermissionDenied)),
-            (project_member("ml", ProjectRole::Owner), Some(PermissionDenied), Some(PermissionDenied)),
-            (project_member("web", ProjectRole::Owner), Some(NotFound), Some(NotFound)),
-            (member("other", Owner), Some(NotFound), Some(NotFound)),
-        ] {
+        for (caller, read, write) in by_the_sites_owner() {
             let name = &caller.subject;
             let put = entry("e", json!({"serial": "SN-1"}));
             let remove = entry("e", json!({}));

@@ -227,6 +227,23 @@ fn project_member(project: &str, role: ProjectRole) -> Principal {
     who(&format!("user:acme/{project}:{role:?}"), "home", grants)
 }
 
+/// Who may read and who may change what the owner of gpu-a's site decides: what each is refused with.
+fn by_the_sites_owner() -> Vec<(Principal, Option<Code>, Option<Code>)> {
+    let (denied, hidden) = (Some(Code::PermissionDenied), Some(Code::NotFound));
+    vec![
+        (root(), None, None),
+        (auditor(), None, denied),
+        (member("provider", TenantRole::Owner), None, None),
+        (member("provider", TenantRole::Editor), None, denied),
+        (member("provider", TenantRole::Viewer), None, denied),
+        (member("provider", TenantRole::Guest), hidden, hidden),
+        (member("acme", TenantRole::Owner), denied, denied),
+        (project_member("ml", ProjectRole::Owner), denied, denied),
+        (project_member("web", ProjectRole::Owner), hidden, hidden),
+        (member("other", TenantRole::Owner), hidden, hidden),
+    ]
+}
+
 fn stranger() -> Principal {
     who("user:stranger", "home", Vec::new())
 }

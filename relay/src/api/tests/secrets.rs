@@ -5,8 +5,8 @@ use crate::{
     seal::Place,
     store::secrets::{COLUMN, TABLE, row_key, sealed},
 };
-use Code::{InvalidInput, InvalidState, NotFound, PermissionDenied};
-use TenantRole::{Guest, Owner, Viewer};
+use Code::{InvalidInput, InvalidState, NotFound};
+use TenantRole::Owner;
 
 fn secret(name: &str, value: &str) -> Value {
     json!({"tenantId": "acme", "poolId": "gpu-a", "name": name, "value": value})
@@ -15,16 +15,7 @@ fn secret(name: &str, value: &str) -> Value {
 #[tokio::test]
 async fn the_sites_owner_decides() {
     at_a_desk(async |desk| {
-        for (caller, read, write) in [
-            (root(), None, None),
-            (auditor(), None, Some(PermissionDenied)),
-            (member("provider", Owner), None, None),
-            (member("provider", Viewer), None, Some(PermissionDenied)),
-            (member("provider", Guest), Some(NotFound), Some(NotFound)),
-            (member("acme", Owner), Some(PermissionDenied), Some(PermissionDenied)),
-            (project_member("ml", ProjectRole::Owner), Some(PermissionDenied), Some(PermissionDenied)),
-            (member("other", Owner), Some(NotFound), Some(NotFound)),
-        ] {
+        for (caller, read, write) in by_the_sites_owner() {
             let name = &caller.subject;
             let pool = json!({"tenantId": "acme", "poolId": "gpu-a"});
             let mut remove = pool.clone();
