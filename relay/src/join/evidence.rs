@@ -59,6 +59,15 @@ pub(super) enum Evidence {
     Proven(Proven),
 }
 
+/// What a machine comes with, as far as the store is asked about it.
+struct Asked<'a> {
+    csr_sha256: &'a str,
+    /// Digests of the offered endorsement keys.
+    keys: &'a [String],
+    /// Whether a key is to be chosen, and some have certificates.
+    choose_by_voucher: bool,
+}
+
 /// What is known of the keys that a machine offers.
 struct Facts {
     authorities: Vec<Authority>,
@@ -80,11 +89,15 @@ pub(super) async fn of_join(
     let Some(tpm) = &input.tpm else { return without_tpm(input.proof.as_ref()) };
     let csr_sha256 = hex::encode(&request.digest());
     let keys = digests(tpm);
+    // Who vouches for a key only matters where one is chosen; what that is worth is judged where the join is.
+    let vouched = tpm.endorsement_keys.iter().any(|key| !key.certificates.is_empty());
+    let asked =
+        Asked { csr_sha256: &csr_sha256, keys: &keys, choose_by_voucher: vouched && input.proof.is_none() };
     let facts = call
         .relay
         .store
-        .read("node.evidence", (token, &csr_sha256, &keys, call.now), |tx, (token, csr_sha256, keys, now)| {
-            Box::pin(wanted(tx, token, csr_sha256, keys, *now))
+        .read("node.evidence", (token, asked, call.now), |tx, (token, asked, now)| {
+            Box::pin(wanted(tx, token, asked, *now))
         })
         .await?;
     match facts {
@@ -163,10 +176,10 @@ fn without_tpm(proof: Option<&Proof>) -> Result<Evidence, Fault> {
 async fn wanted(
     tx: &mut Tx<'_>,
     token: &JoinTokenId,
-    csr_sha256: &str,
-    keys: &[String],
+    asked: &Asked<'_>,
     now: Timestamp,
 ) -> Result<Option<Facts>, Fault> {
+    let csr_sha256 = asked.csr_sha256;
     let Some(token) = join_tokens::find(tx, token).await? else { return Ok(None) };
     let Some(pool) = pools::load(tx, &token.pool_id).await? else { return Ok(None) };
     let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
@@ -176,18 +189,19 @@ async fn wanted(
     }
     // Whoever may not join by this token need not prove anything.
     let earlier = join_requests::of_join(tx, &token.id, csr_sha256).await?;
-    match earlier.is_empty() {
-        true => tokens::admits(&token, now)?,
-        false => tokens::not_revoked(&token)?,
-    }
-    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    tokens::hears(&token, !earlier.is_empty(), now)?;
+    let keys: Vec<&str> = asked.keys.iter().map(String::as_str).collect();
     let held = identities::held_endorsement_keys(tx, &pool.site_id, &keys).await?;
     let approved = earlier.iter().filter(|request| request.state.at(now) == JoinRequestState::Approved);
     let bound = held.into_iter().chain(approved.filter_map(|request| request.ek_sha256.clone()));
     let bound = bound.filter_map(|key| hex::decode(&key)).collect();
     let listed = endorsement_keys::listed(tx, &pool.pool_id, &keys).await?;
+    let authorities = match asked.choose_by_voucher {
+        true => authorities(tx, &pool.pool_id).await?,
+        false => Vec::new(),
+    };
     Ok(Some(Facts {
-        authorities: authorities(tx, &pool.pool_id).await?,
+        authorities,
         bound,
         listed: listed.iter().filter_map(|key| hex::decode(key)).collect(),
         pinned: pin.and_then(|pin| hex::decode(pin.as_str())),

@@ -123,12 +123,7 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
         return replay(tx, join, &token, &pool, prior).await;
     }
     let earlier = join_requests::lock_of_join(tx, join.token, &join.csr_sha256).await?;
-    // An open request holds a use that neither time nor other machines take away; what has ended is told by its own name.
-    // Whoever needs a free use is judged by the token below.
-    match earlier.is_empty() {
-        true => tokens::admits(&token, now)?,
-        false => tokens::not_revoked(&token)?,
-    }
+    tokens::hears(&token, !earlier.is_empty(), now)?;
     if banned(tx, join, &pool).await? {
         return Err(standing::banned().into());
     }
@@ -141,7 +136,11 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     let content = queue::content(join, &pool);
     let about = About { content_sha256: &content, ek_sha256: join.ek_sha256() };
     let by = match requests::next(&earlier, about, &reasons, now)? {
-        Next::Admit(by) => by,
+        Next::Admit(Some(by)) => Some(by),
+        Next::Admit(None) => {
+            tokens::admits(&token, now)?;
+            None
+        }
         Next::Wait(id) => return Ok(queue::waiting(&pool, id, &reasons)),
         Next::Ask => {
             tokens::admits(&token, now)?;
@@ -149,9 +148,6 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
             return queue::ask(tx, join, &pool, &content, reasons, &incumbents).await;
         }
     };
-    if by.is_none() {
-        tokens::admits(&token, now)?;
-    }
     let incumbent = match &collision.admission {
         Admission::New => None,
         Admission::Same(id) | Admission::Reclaim(id) => {

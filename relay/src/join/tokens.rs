@@ -23,6 +23,16 @@ pub fn admits(token: &TokenFacts, now: Timestamp) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Whether a join may be judged by the token. One that `has_asked` may hold a use by its open request, which neither time nor
+/// other machines take away, and is told of an ended one by its own name: whoever then needs a free use is judged by
+/// [`admits`].
+///
+/// # Errors
+/// As [`admits`]; with an earlier request only `tokenRevoked`.
+pub fn hears(token: &TokenFacts, has_asked: bool, now: Timestamp) -> Result<(), Problem> {
+    if has_asked { not_revoked(token) } else { admits(token, now) }
+}
+
 /// Whether the token was not revoked: what also a replay needs.
 ///
 /// # Errors
