@@ -342,6 +342,7 @@ async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Fai
         Ok(node) => node,
         Err(failure) => return joined_by_daemon(&settings).await.map_or(Err(failure), |id| print(&id)),
     };
+    join::begin_anew(&mut node)?;
     let mut backoff = Backoff::default();
     loop {
         let failure = match join_once(&mut node).await {

@@ -1,17 +1,23 @@
 //! The join: one request, written down before it is first sent, and sent again unchanged until the join ends.
+//!
+//! A join that waits for a person goes on with the token that it began with, since that is the one whose use its request
+//! holds: the token is kept beside the state until then, so that one that is exchanged every day asks nobody again. It is
+//! let go where the relay takes it no more, and where a person joins with another one (`bcd join`).
 
 use crate::{
     failure::{Exit, Failure},
     node::Node,
     proof,
-    state::{Joining, State, Waiting},
+    state::{Joining, State, TOKEN, Waiting},
 };
 use shared::{
     api::node::{Agent, Deferred, JOIN, JoinAnswer, JoinInput, Kubernetes},
     bounded::{Name, TenantId},
     hardware::Identity,
     id::JoinTokenId,
+    secret::Secret,
     terminal::shown,
+    token::JoinToken,
 };
 use std::{fs::File, io::Read as _, time::Duration};
 
@@ -23,7 +29,7 @@ const MAX_OS_BYTES: usize = 128;
 /// # Errors
 /// Deferred ([`Exit::Waiting`]), refused, or not reached. A final refusal is written down.
 pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure> {
-    let token = node.tokens.read()?;
+    let token = token(node)?;
     let offer = proof::offer(node).await?;
     let joining = prepare(node, &token.id).await?;
     let mut input = JoinInput {
@@ -37,11 +43,16 @@ pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure>
     for _ in 0..=proof::MAX_CHALLENGES {
         let challenge = match node.client.call(&JOIN, &input, Some(&token.bearer())).await {
             Ok(JoinAnswer::Issued(issued)) => return node.admit(issued),
-            Ok(JoinAnswer::Deferred(deferred)) => return Err(wait(node, joining, deferred)?),
+            Ok(JoinAnswer::Deferred(deferred)) => {
+                return Err(wait(node, &token, joining, deferred)?);
+            }
             Ok(JoinAnswer::Challenge(challenge)) => challenge,
             Err(error) => {
                 let failure = Failure::of_call(&error, false);
                 node.finish(&failure)?;
+                if failure.exit == Exit::Token {
+                    stop_waiting(node)?;
+                }
                 return Err(failure);
             }
         };
@@ -63,6 +74,39 @@ pub fn describe(waiting: &Waiting) -> String {
         _ => "; its tenant and pool are not shown: what the relay says of them is no id".to_owned(),
     };
     format!("join request {id} waits for a person ({reasons}); to approve it: {command}{place}")
+}
+
+/// Ends a join that waits, if another token is given now: what a person wants who joins anew.
+///
+/// # Errors
+/// It can't be written.
+pub fn begin_anew(node: &mut Node) -> Result<(), Failure> {
+    let given = node.tokens.read().map(|token| token.id).ok();
+    match &node.stored.state {
+        State::Waiting(waiting) if given.is_some_and(|id| id != waiting.joining.token_id) => {
+            node.save(State::New)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The token to join with.
+fn token(node: &Node) -> Result<JoinToken, Failure> {
+    let State::Waiting(waiting) = &node.stored.state else { return Ok(node.tokens.read()?) };
+    let kept = node.dir.read(TOKEN)?.and_then(|bytes| String::from_utf8(bytes).ok()).map(Secret::new);
+    let kept = kept.and_then(|text| JoinToken::parse(text.expose()).ok());
+    match kept.filter(|token| token.id == waiting.joining.token_id) {
+        Some(token) => Ok(token),
+        None => Ok(node.tokens.read()?),
+    }
+}
+
+/// The relay takes the token no more: the next attempt is made with the one that is given then.
+fn stop_waiting(node: &mut Node) -> Result<(), Failure> {
+    match &node.stored.state {
+        State::Waiting(waiting) => node.save(State::Joining(waiting.joining.clone())),
+        _ => Ok(()),
+    }
 }
 
 /// The request to send: the one that is under way with this token, else a fresh one that is kept first.
@@ -87,7 +131,15 @@ fn under_way<'a>(state: &'a State, token_id: &JoinTokenId) -> Option<&'a Joining
     (joining.token_id == *token_id).then_some(joining)
 }
 
-fn wait(node: &mut Node, joining: Joining, deferred: Deferred) -> Result<Failure, Failure> {
+fn wait(
+    node: &mut Node,
+    token: &JoinToken,
+    joining: Joining,
+    deferred: Deferred,
+) -> Result<Failure, Failure> {
+    if !matches!(node.stored.state, State::Waiting(_)) {
+        node.dir.write(TOKEN, token.bearer().expose().as_bytes(), 0o600)?;
+    }
     let retry_after = Duration::from_secs(u64::from(deferred.retry_after_seconds));
     let waiting = Waiting::new(joining, deferred, node.now());
     let message = describe(&waiting);

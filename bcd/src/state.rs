@@ -2,7 +2,7 @@
 
 mod dir;
 
-pub use dir::{CA_BUNDLE, CERTIFICATE, KEY, StateDir, StateError, TPM_KEY, read, volatile_filesystem};
+pub use dir::{CA_BUNDLE, CERTIFICATE, KEY, StateDir, StateError, TOKEN, TPM_KEY, read, volatile_filesystem};
 
 use serde::{Deserialize, Serialize};
 use shared::{

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     state::StateDir,
-    testing::{Fault, Leaf, Machine, Relay, intermediate, root, token},
+    testing::{Call, Fault, Leaf, Machine, Relay, intermediate, root, token},
 };
 use shared::problem::{Code, Problem, Reason};
 
@@ -105,6 +105,47 @@ async fn a_deferred_machine_says_what_to_do_and_keeps_asking_for_the_same() {
     attempt(&mut node, identity()).await.unwrap();
     let calls = relay.calls();
     assert_eq!(calls[0].body["csr"], calls[1].body["csr"]);
+}
+
+#[tokio::test]
+async fn a_join_that_waits_keeps_its_token_until_it_is_taken_no_more_or_a_person_gives_another() {
+    let (relay, mut machine) = (Relay::start().await, Machine::new());
+    let kept = machine.folder.path().join("state").join(TOKEN);
+    relay.fault(Fault::Defer);
+    let first = machine.token.expose().to_owned();
+    fails(&mut machine.node(&relay)).await;
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), first);
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&kept.metadata().unwrap().permissions()) & 0o777,
+        0o600
+    );
+    // The file has another one by now, as a cluster's has every few hours: nobody is asked anew.
+    machine.token = token(2);
+    relay.fault(Fault::Defer);
+    fails(&mut machine.node(&relay)).await;
+    // The relay takes the kept one no more.
+    relay.refuse(Problem::new(Code::Unauthenticated, "because"));
+    let mut node = machine.node(&relay);
+    assert_eq!(fails(&mut node).await.exit, Exit::Token);
+    assert_eq!((node.stored.state.name(), kept.exists()), ("joining", false));
+    relay.fault(Fault::Defer);
+    fails(&mut node).await;
+    drop(node);
+    // A person joins with another: that is a join of its own. With the same one it is not.
+    let mut node = machine.node(&relay);
+    begin_anew(&mut node).unwrap();
+    assert_eq!(node.stored.state.name(), "waiting");
+    drop(node);
+    machine.token = token(3);
+    let mut node = machine.node(&relay);
+    begin_anew(&mut node).unwrap();
+    attempt(&mut node, identity()).await.unwrap();
+    assert!(!kept.exists());
+    let calls = relay.calls();
+    let of = |call: &Call| (call.bearer.clone(), call.body["csr"].to_string());
+    let [one, two, three, four, five] = calls.iter().map(of).collect::<Vec<_>>().try_into().unwrap();
+    assert_eq!((&one, &one), (&two, &three), "the same token and the same request");
+    assert!(four != three && five != four && four.0 != one.0 && five.0 != four.0);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The state on disk: `state.json` and its folder, with one writer.
 //!
-//! `state.json` is the one truth; `node.crt` and `ca.crt` are written out of it for others to use. Every write goes to a
+//! `state.json` is the one truth; `node.crt` and `ca.crt` are written out of it for others to use. Beside it are the key and,
+//! while a join waits for a person, the token whose use its request holds. Every write goes to a
 //! temporary file, fsync, rename, fsync of the folder, so that a crash leaves the old or the new and never half of one.
 //! A state of a higher version is refused and left as it is.
 
@@ -23,6 +24,8 @@ const LOCK: &str = "lock";
 pub const KEY: &str = "node.key";
 /// The node's key, where it is in a TPM: what only that TPM can load.
 pub const TPM_KEY: &str = "node.tpm";
+/// The token of a join that waits for a person, as long as it waits.
+pub const TOKEN: &str = "join-token";
 /// The node's certificate and its issuing CA, PEM.
 pub const CERTIFICATE: &str = "node.crt";
 /// The roots that verify the relay, PEM.
@@ -184,26 +187,23 @@ impl StateDir {
     pub fn forget(&self, keep_key: bool) -> Result<(), StateError> {
         // The state first: without it the others are leftovers; the keys last, so that a crash between never leaves a
         // state whose key is gone.
-        let names = [STATE, CERTIFICATE, CA_BUNDLE]
+        let names = [STATE, TOKEN, CERTIFICATE, CA_BUNDLE]
             .into_iter()
             .chain([KEY, TPM_KEY].into_iter().filter(|_| !keep_key));
         for name in names {
-            let path = self.path.join(name);
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(io_error("cannot remove", &path)(error));
-                }
-                _ => {}
-            }
+            self.remove(name)?;
         }
         sync_folder(&self.path).map_err(io_error("cannot sync", &self.path))
     }
 
-    /// Brings the files that others use in line with the state. Those of a node that is over stay as evidence.
+    /// Brings the files beside the state in line with it. Those of a node that is over stay as evidence.
     ///
     /// # Errors
-    /// A file can't be written.
+    /// A file can't be written or removed.
     pub fn export(&self, stored: &Stored) -> Result<(), StateError> {
+        if !matches!(stored.state, State::Waiting(_)) {
+            self.remove(TOKEN)?;
+        }
         let State::Enrolled(node) = &stored.state else { return Ok(()) };
         for (name, text, mode) in
             [(CERTIFICATE, &node.certificate, 0o644), (CA_BUNDLE, &node.ca_bundle, 0o644)]
@@ -213,6 +213,16 @@ impl StateDir {
             }
         }
         Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StateError> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("cannot remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     #[cfg(test)]

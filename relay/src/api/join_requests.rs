@@ -11,7 +11,10 @@ use crate::{
     call::Call,
     events::Kind,
     fault::Fault,
-    join::requests::{APPROVAL_SECONDS, Decision, Outcome, RequestState, decide},
+    join::{
+        queue,
+        requests::{APPROVAL_SECONDS, Decision, Outcome, RequestState, decide},
+    },
     store::{
         Tx, identifiers,
         join_requests::{self as rows, Decided},
@@ -46,10 +49,13 @@ pub async fn list(call: Call, input: ListJoinRequests) -> Result<JoinRequestList
             let pool = named(tx, call, name, Action::JoinTokensRead, DecidedBy::EitherOwner).await?;
             let state = input.state.unwrap_or(JoinRequestState::Pending);
             let after = input.cursor.as_ref().map_or("", |id| id.as_str());
-            Ok::<_, Fault>(rows::page(tx, &pool.pool_id, state, after, size + 1).await?)
+            Ok::<_, Fault>(rows::page(tx, &pool.pool_id, (state, call.now), after, size + 1).await?)
         })
     });
-    let (join_requests, cursor) = page(read.await?, size, |request| request.id.clone());
+    let (mut join_requests, cursor) = page(read.await?, size, |request| request.id.clone());
+    for request in &mut join_requests {
+        request.state = state(request).at(call.now);
+    }
     Ok(JoinRequestList { join_requests, cursor })
 }
 
@@ -65,6 +71,7 @@ pub async fn get(call: Call, input: GetJoinRequest) -> Result<JoinRequestAnswer,
             let pool = named(tx, call, name, Action::JoinTokensRead, DecidedBy::EitherOwner).await?;
             let found = rows::find(tx, &pool.pool_id, &input.join_request_id).await?;
             let mut join_request = found.ok_or_else(|| absent(&input.join_request_id))?;
+            join_request.state = state(&join_request).at(call.now);
             // Who may not read all of the tenant is told of this pool's machines only.
             let tenant = Resource::Tenant { tenant: &pool.tenant_id };
             let whole =
@@ -111,8 +118,8 @@ pub async fn deny(call: Call, input: DenyJoinRequests) -> Result<JoinRequestsDen
             let join_requests = match target {
                 Target::One(id) => vec![rule(tx, call, &pool.pool_id, id, ruling).await?],
                 Target::AllOf(token) => {
-                    let found =
-                        join_tokens::lock(tx, token).await?.filter(|found| found.pool_id == pool.pool_id);
+                    let found = queue::lock_token(tx, &call.relay, token, call.now).await?;
+                    let found = found.filter(|found| found.pool_id == pool.pool_id);
                     found.ok_or_else(|| not_found(&format!("join token {token}")))?;
                     deny_all(tx, call, token, ruling.note).await?
                 }
@@ -158,21 +165,16 @@ async fn rule(
     ruling: Ruling<'_>,
 ) -> Result<JoinRequest, Fault> {
     let seen = rows::find(tx, pool_id, id).await?.ok_or_else(|| absent(id))?;
-    let token = join_tokens::lock(tx, &seen.token_id).await?;
+    let token = queue::lock_token(tx, &call.relay, &seen.token_id, call.now).await?;
     let request = rows::lock(tx, pool_id, id).await?.ok_or_else(|| absent(id))?;
-    let state = RequestState {
-        state: request.state,
-        expires_at: request.expires_at,
-        decided: request.decided_at.is_some(),
-    };
     let revoked = token.is_none_or(|token| token.revoked_at.is_some());
-    match decide(state, ruling.decision, revoked, call.now)? {
+    match decide(state(&request), ruling.decision, revoked, call.now)? {
         Outcome::Unchanged => Ok(request),
         Outcome::Becomes(state) => write(tx, call, request, state, ruling.note).await,
     }
 }
 
-/// Denies all open requests of a token, which is locked.
+/// Denies all open requests of a token, which is locked and whose overdue requests have ended.
 ///
 /// # Errors
 /// The store's.
@@ -224,6 +226,15 @@ async fn write(
     request.decided_by = Some(by);
     request.note = note.map(str::to_owned).or(request.note);
     Ok(request)
+}
+
+/// As decisions are judged by.
+fn state(request: &JoinRequest) -> RequestState {
+    RequestState {
+        state: request.state,
+        expires_at: request.expires_at,
+        decided: request.decided_at.is_some(),
+    }
 }
 
 fn absent(id: &JoinRequestId) -> Problem {

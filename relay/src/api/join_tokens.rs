@@ -10,6 +10,7 @@ use crate::{
     call::Call,
     events::Kind,
     fault::Fault,
+    join::queue,
     store::{Tx, token_views},
 };
 use serde_json::{Map, Value, json};
@@ -123,7 +124,8 @@ fn replay(earlier: JoinToken, input: &CreateJoinToken) -> Result<JoinTokenCreate
 async fn end(tx: &mut Tx<'_>, call: &Call, input: &RevokeJoinToken) -> Result<JoinTokenRevoked, Fault> {
     let name = (&input.tenant_id, &input.pool_id);
     let pool = named(tx, call, name, Action::JoinTokensRevoke, DecidedBy::PoolTenant).await?;
-    let found = token_views::lock(tx, &input.token_id).await?.filter(|token| token.pool_id == pool.pool_id);
+    queue::lock_token(tx, &call.relay, &input.token_id, call.now).await?;
+    let found = token_views::find(tx, &input.token_id).await?.filter(|token| token.pool_id == pool.pool_id);
     let mut record = found.ok_or_else(|| not_found(&format!("join token {}", input.token_id)))?;
     if record.revoked_at.is_none() {
         record.revoked_at = Some(call.now);

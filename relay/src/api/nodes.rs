@@ -13,8 +13,7 @@ use crate::{
     events::Kind,
     facts::{Identity, IdentityKind},
     fault::Fault,
-    join::identity::identities_of,
-    store::{Tx, identifiers, identities, node_views, nodes as rows},
+    store::{StoreError, Tx, identifiers, identities, node_views, nodes as rows},
 };
 use serde_json::json;
 use shared::{
@@ -23,7 +22,6 @@ use shared::{
         nodes::{BanNode, BannedIdentifier, GetNode, ListNodes, Node, NodeAnswer, NodeList, NodeState},
     },
     bounded::Label,
-    hardware::Machine,
     id::NodeId,
     problem::Problem,
 };
@@ -106,10 +104,7 @@ async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeA
     if node.state == NodeState::Released {
         return Err(refused(&node, "banned"));
     }
-    let mut covered = covered(&node, input.identifiers.as_deref().unwrap_or_default());
-    // A renewal may have given it another key that it has not used yet, and a TPM has several endorsement keys.
-    let proven = identities::proven(tx, &node.node_id).await?;
-    covered.extend(proven.into_iter().filter(|identity| !covered.contains(identity)).collect::<Vec<_>>());
+    let covered = covered(tx, &node, input.identifiers.as_deref().unwrap_or_default()).await?;
     let mut added = false;
     for identity in &covered {
         added |= identities::ban(tx, &site, identity, &node.node_id).await?;
@@ -117,7 +112,7 @@ async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeA
     if node.state == NodeState::Banned && !added {
         return Ok(NodeAnswer { node });
     }
-    identities::free(tx, &node.node_id).await?;
+    identities::suspend(tx, &node.node_id).await?;
     let reason = input.reason.as_ref().map(Label::as_str);
     node_views::ban(tx, &node.node_id, reason, call.now).await?;
     let kinds: Vec<&str> = covered.iter().map(|identity| identity.kind.as_str()).collect();
@@ -133,8 +128,8 @@ async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeA
         NodeState::Released => return forgive(tx, call, node).await,
         NodeState::Banned => {}
     }
-    let machine = Machine::judge(&node.identity);
-    for identity in identities_of(&machine, &node.key_sha256, node.ek_sha256.as_deref()) {
+    // What was in dispute when it was admitted it never held.
+    for identity in identities::suspended(tx, &node.node_id).await? {
         if !identities::hold(tx, &site, &identity, &node.node_id).await? {
             let detail = format!(
                 "The {} of node {} is held by another node now; release that one, or this one.",
@@ -144,6 +139,7 @@ async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeA
             return Err(conflict(detail));
         }
     }
+    identities::drop_suspended(tx, &node.node_id).await?;
     identities::lift_ban(tx, &node.node_id).await?;
     node_views::unban(tx, &node.node_id).await?;
     announce(tx, call, news(Kind::NodeUnbanned, &node), json!({"poolId": node.pool_id})).await?;
@@ -166,6 +162,7 @@ async fn let_go(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAns
     }
     // A ban outlasts the node: it ends by unban alone.
     identities::free(tx, &node.node_id).await?;
+    identities::drop_suspended(tx, &node.node_id).await?;
     identifiers::forget(tx, node.node_id.as_str()).await?;
     node_views::release(tx, &node.node_id, call.now).await?;
     announce(tx, call, news(Kind::NodeReleased, &node), json!({"poolId": node.pool_id})).await?;
@@ -202,21 +199,28 @@ fn refused(node: &Node, move_: &str) -> Fault {
     ))
 }
 
-/// What a ban covers: the key, the proven endorsement key, and the identifiers that are named. One that the node has no usable value of (none, or a
-/// vendor's default) covers nothing.
-fn covered(node: &Node, named: &[BannedIdentifier]) -> Vec<Identity> {
-    let machine = Machine::judge(&node.identity);
+/// What a ban covers: its keys and proven endorsement keys, and the identifiers that are named. One that the node has no
+/// usable value of (none, or a vendor's default) covers nothing.
+async fn covered(
+    tx: &mut Tx<'_>,
+    node: &Node,
+    named: &[BannedIdentifier],
+) -> Result<Vec<Identity>, StoreError> {
     let mut covered = vec![Identity { kind: IdentityKind::Key, value: node.key_sha256.clone() }];
     covered
         .extend(node.ek_sha256.clone().map(|value| Identity { kind: IdentityKind::EndorsementKey, value }));
+    // A renewal may have given it another key that it has not used yet, and a TPM has several endorsement keys.
+    let proven = identities::proven(tx, &node.node_id).await?;
+    covered.extend(proven.into_iter().filter(|identity| !covered.contains(identity)).collect::<Vec<_>>());
     for name in named {
-        let (kind, claim) = match name {
-            BannedIdentifier::ProductUuid => (IdentityKind::ProductUuid, &machine.product_uuid),
-            BannedIdentifier::Serial => (IdentityKind::Serial, &machine.serial),
+        let kind = match name {
+            BannedIdentifier::ProductUuid => IdentityKind::ProductUuid,
+            BannedIdentifier::Serial => IdentityKind::Serial,
         };
-        covered.extend(claim.usable().map(|value| Identity { kind, value: value.to_owned() }));
+        let value = identifiers::of_node(tx, &node.node_id, kind).await?;
+        covered.extend(value.map(|value| Identity { kind, value }));
     }
-    covered
+    Ok(covered)
 }
 
 fn news(kind: Kind, node: &Node) -> News<'_> {

@@ -233,7 +233,7 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetPool) -> Result<PoolAns
             "The pool {id} has nodes that are not released; release them first."
         )));
     }
-    if join_requests::any_open(tx, id.as_str()).await? {
+    if join_requests::any_open(tx, id.as_str(), call.now).await? {
         return Err(invalid_state(format!("The pool {id} has open join requests; deny them first.")));
     }
     pools::delete(tx, id.as_str(), call.now).await?;

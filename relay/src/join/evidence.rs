@@ -189,7 +189,8 @@ async fn wanted(
     }
     // Whoever may not join by this token need not prove anything.
     let earlier = join_requests::of_join(tx, &token.id, csr_sha256).await?;
-    tokens::hears(&token, !earlier.is_empty(), now)?;
+    // What requests hold may be overdue, and is counted where the join is judged.
+    tokens::hears(&TokenFacts { pending: 0, ..token.clone() }, !earlier.is_empty(), now)?;
     let keys: Vec<&str> = asked.keys.iter().map(String::as_str).collect();
     let held = identities::held_endorsement_keys(tx, &pool.site_id, &keys).await?;
     let approved = earlier.iter().filter(|request| request.state.at(now) == JoinRequestState::Approved);

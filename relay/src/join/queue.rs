@@ -1,19 +1,20 @@
 //! The approval queue: joins that wait for a person, and what becomes of their requests.
 //!
 //! Every request that is open holds a use of its token. Whoever ends one gives that use back or spends it, in the same
-//! transaction, with the token's row locked before the request's.
+//! transaction, with the token's row locked before the request's. Whoever counts on a token's requests or uses takes its
+//! lock by [`lock_token`], which ends what is overdue: then nobody waits for the sweep, and no decision is made about what
+//! has ended.
 
 use super::{identity::Incumbent, requests::Earlier, submit::Submission};
 use crate::{
     context::Context,
     events::{Event, Kind, Origin},
-    facts::PoolFacts,
+    facts::{PoolFacts, TokenFacts},
     fault::Fault,
     store::{
         Tx, events,
         identifiers::{self, Holder},
-        join_requests::{self, Overdue},
-        join_tokens,
+        join_requests, join_tokens,
     },
 };
 use serde_json::{Value, json};
@@ -25,7 +26,7 @@ use shared::{
     },
     hardware::Identity,
     hex,
-    id::JoinRequestId,
+    id::{JoinRequestId, JoinTokenId},
     time::Timestamp,
 };
 
@@ -133,7 +134,33 @@ pub(super) async fn settle(
     Ok(given_back)
 }
 
-/// Ends the requests whose time is over; at most 100 of each kind at a time.
+/// The token, locked until the transaction ends, with those of its requests ended whose time is over.
+///
+/// # Errors
+/// The store's.
+pub async fn lock_token(
+    tx: &mut Tx<'_>,
+    relay: &Context,
+    token: &JoinTokenId,
+    now: Timestamp,
+) -> Result<Option<TokenFacts>, Fault> {
+    let Some(mut token) = join_tokens::lock(tx, token).await? else { return Ok(None) };
+    if token.pending == 0 {
+        return Ok(Some(token));
+    }
+    let origin = Origin { actor: "relay".to_owned(), request_id: String::new(), at: now };
+    for request in join_requests::lock_overdue(tx, &token.id, now).await? {
+        join_requests::end(tx, &request.id, JoinRequestState::Expired).await?;
+        join_tokens::give_back(tx, &token.id, 1).await?;
+        identifiers::forget(tx, request.id.as_str()).await?;
+        let data = json!({"poolId": request.pool_id, "tokenId": request.token_id});
+        tell(tx, relay, &origin, Kind::JoinRequestExpired, &request, data).await?;
+        token.pending -= 1;
+    }
+    Ok(Some(token))
+}
+
+/// Ends the requests whose time is over; of at most 100 requests' tokens of each kind at a time.
 ///
 /// # Errors
 /// The store's.
@@ -146,36 +173,16 @@ pub async fn expire(relay: &Context) -> Result<(), Fault> {
                 Box::pin(async move { Ok::<_, Fault>(join_requests::overdue(tx, *state, *now).await?) })
             })
             .await?;
-        for request in overdue {
+        for token in overdue {
             relay
                 .store
-                .transact("joinRequests.expire", (relay, &request, now), |tx, (relay, request, now)| {
-                    Box::pin(expire_one(tx, relay, request, *now))
+                .transact("joinRequests.expire", (relay, &token, now), |tx, (relay, token, now)| {
+                    Box::pin(async move { lock_token(tx, relay, token, *now).await.map(drop) })
                 })
                 .await?;
         }
     }
     Ok(())
-}
-
-/// Ends a request that is still overdue once its token and it are locked.
-async fn expire_one(
-    tx: &mut Tx<'_>,
-    relay: &Context,
-    overdue: &Overdue,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    join_tokens::lock(tx, &overdue.token).await?;
-    let found = join_requests::lock(tx, &overdue.pool_id, &overdue.id).await?;
-    let Some(request) = found.filter(|found| found.state.is_open() && found.expires_at <= now) else {
-        return Ok(());
-    };
-    join_requests::end(tx, &request.id, JoinRequestState::Expired).await?;
-    join_tokens::give_back(tx, &request.token_id, 1).await?;
-    identifiers::forget(tx, request.id.as_str()).await?;
-    let origin = Origin { actor: "relay".to_owned(), request_id: String::new(), at: now };
-    let data = json!({"poolId": request.pool_id, "tokenId": request.token_id});
-    tell(tx, relay, &origin, Kind::JoinRequestExpired, &request, data).await
 }
 
 /// Tells the site's owner whose identity is claimed by whom; the pool's tenant learns no more than that it is disputed.

@@ -23,7 +23,7 @@ use crate::{
         StoreError, Tx,
         certificates::{self, JoinRow},
         identities::{self, Claimed},
-        inventory, join_requests, join_tokens, nodes, pools,
+        inventory, join_requests, nodes, pools,
     },
 };
 use shared::{
@@ -117,7 +117,8 @@ pub fn read_request(pem: &str) -> Result<CertificateRequest, Problem> {
 
 async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fault> {
     let now = join.call.now;
-    let token = join_tokens::lock(tx, join.token).await?.ok_or_else(unauthenticated)?;
+    let token = queue::lock_token(tx, &join.call.relay, join.token, now).await?;
+    let token = token.ok_or_else(unauthenticated)?;
     let pool = pools::load(tx, &token.pool_id).await?.ok_or_else(pool_gone)?;
     if let Some(prior) = certificates::find_join(tx, join.token, &join.csr_sha256).await? {
         return replay(tx, join, &token, &pool, prior).await;

@@ -1,12 +1,14 @@
-//! The table `identifiers`: what the machines of a tenant say they are, for people who ask who else says the same. It
-//! decides nothing.
+//! The table `identifiers`: what the machines of a tenant say they are, as it was judged when they said it. People ask it
+//! who else says the same, and a ban that names an identifier finds the node's there.
 
 use super::{StoreError, Tx, Value};
-use shared::{api::join_requests::SharedIdentifier, hardware::Machine};
+use crate::facts::IdentityKind;
+use shared::{api::join_requests::SharedIdentifier, hardware::Machine, id::NodeId};
 
 const NOTE: &str = "INSERT INTO identifiers (tenant_id, kind, value, holder) SELECT $1, column1, column2, $2 \
     FROM (VALUES ($3, $4), ($5, $6), ($7, $8), ($9, $10), ($11, $12), ($13, $14), ($15, $16), ($17, $18)) AS slots \
     WHERE column2 <> '' ON CONFLICT (tenant_id, kind, value, holder) DO NOTHING";
+const OF_NODE: &str = "SELECT value FROM identifiers WHERE holder = $1 AND kind = $2 ORDER BY value LIMIT 1";
 const FORGET: &str = "DELETE FROM identifiers WHERE holder = $1";
 const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM identifiers mine JOIN identifiers o \
     ON o.tenant_id = mine.tenant_id AND o.kind = mine.kind AND o.value = mine.value AND o.holder <> mine.holder \
@@ -14,7 +16,7 @@ const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM identifiers mine JOI
     OR EXISTS (SELECT 1 FROM join_requests r WHERE r.id = o.holder AND r.pool_id = $2)) \
     ORDER BY o.holder DESC, o.kind, o.value LIMIT 100";
 
-pub(super) const STATEMENTS: &[&str] = &[NOTE, FORGET, SHARED];
+pub(super) const STATEMENTS: &[&str] = &[NOTE, OF_NODE, FORGET, SHARED];
 
 /// How many rows a statement writes.
 const SLOTS: usize = 8;
@@ -56,6 +58,19 @@ pub async fn note(
         tx.execute(NOTE, &row).await?;
     }
     Ok(())
+}
+
+/// The product UUID or serial that a node says it has, if it is usable.
+///
+/// # Errors
+/// The store's.
+pub async fn of_node(
+    tx: &mut Tx<'_>,
+    node: &NodeId,
+    kind: IdentityKind,
+) -> Result<Option<String>, StoreError> {
+    let row = tx.fetch_optional(OF_NODE, &[node.as_str().into(), kind.as_str().into()]).await?;
+    row.map(|row| row.text("value")).transpose()
 }
 
 /// Forgets what a holder said.

@@ -1,6 +1,7 @@
-//! The tables `identities` (which live node holds an identity at a site) and `bans` (what a ban covers).
+//! The tables `identities` (which live node holds an identity at a site), `suspended_identities` (what a banned one held)
+//! and `bans` (what a ban covers).
 
-use super::{StoreError, Tx, Value};
+use super::{Row, StoreError, Tx, Value};
 use crate::facts::{Held, Identity, IdentityKind};
 use shared::{api::node::MAX_ENDORSEMENT_KEYS, id::NodeId};
 
@@ -17,6 +18,11 @@ const PROVEN: &str = "SELECT kind, value FROM identities WHERE node_id = $1 AND 
 const HELD_EKS: &str = "SELECT value FROM identities WHERE site_id = $1 AND kind = 'ekSha256' \
     AND value IN ($2, $3, $4, $5, $6, $7, $8, $9)";
 const FREE: &str = "DELETE FROM identities WHERE node_id = $1";
+const SUSPEND: &str = "INSERT INTO suspended_identities (node_id, kind, value) \
+    SELECT node_id, kind, value FROM identities WHERE node_id = $1";
+const SUSPENDED: &str =
+    "SELECT kind, value FROM suspended_identities WHERE node_id = $1 ORDER BY kind, value";
+const DROP_SUSPENDED: &str = "DELETE FROM suspended_identities WHERE node_id = $1";
 const FREE_CLAIMS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind NOT IN ('key', 'ekSha256')";
 const FREE_OTHER_KEYS: &str = "DELETE FROM identities WHERE node_id = $1 AND kind = 'key' AND value <> $2";
 // What a machine only claims is banned for the tenant whose node it was: nobody bans another's machines by claiming to be
@@ -37,6 +43,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     PROVEN,
     HELD_EKS,
     FREE,
+    SUSPEND,
+    SUSPENDED,
+    DROP_SUSPENDED,
     FREE_CLAIMS,
     FREE_OTHER_KEYS,
     BANNED,
@@ -58,12 +67,7 @@ pub async fn lock(tx: &mut Tx<'_>, site: &str, wanted: &[Identity]) -> Result<Ve
         args.extend([Value::from(kind), value.into()]);
     }
     let rows = tx.lock_all(LOCK, &args).await?;
-    let held = rows.iter().map(|row| {
-        let identity =
-            Identity { kind: row.parse_with("kind", IdentityKind::parse)?, value: row.text("value")? };
-        Ok(Held { identity, node: row.parsed("node_id")? })
-    });
-    held.collect()
+    rows.iter().map(|row| Ok(Held { identity: identity(row)?, node: row.parsed("node_id")? })).collect()
 }
 
 /// Locks what a node holds until the transaction ends.
@@ -97,11 +101,7 @@ pub async fn hold(
 /// # Errors
 /// The store's.
 pub async fn proven(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<Identity>, StoreError> {
-    let rows = tx.fetch_all(PROVEN, &[node.as_str().into()]).await?;
-    let proven = rows.iter().map(|row| {
-        Ok(Identity { kind: row.parse_with("kind", IdentityKind::parse)?, value: row.text("value")? })
-    });
-    proven.collect()
+    tx.fetch_all(PROVEN, &[node.as_str().into()]).await?.iter().map(identity).collect()
 }
 
 /// Those of at most [`shared::api::node::MAX_ENDORSEMENT_KEYS`] endorsement keys that a node at the site has proved.
@@ -124,6 +124,31 @@ pub async fn held_endorsement_keys(
 /// The store's.
 pub async fn free(tx: &mut Tx<'_>, node: &NodeId) -> Result<(), StoreError> {
     tx.execute(FREE, &[node.as_str().into()]).await.map(drop)
+}
+
+/// Frees all identities of a node that is banned, and keeps in mind which they were.
+///
+/// # Errors
+/// The store's.
+pub async fn suspend(tx: &mut Tx<'_>, node: &NodeId) -> Result<(), StoreError> {
+    tx.execute(SUSPEND, &[node.as_str().into()]).await?;
+    free(tx, node).await
+}
+
+/// What a banned node held, in the order in which identities are locked.
+///
+/// # Errors
+/// The store's.
+pub async fn suspended(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<Identity>, StoreError> {
+    tx.fetch_all(SUSPENDED, &[node.as_str().into()]).await?.iter().map(identity).collect()
+}
+
+/// Forgets what a banned node held.
+///
+/// # Errors
+/// The store's.
+pub async fn drop_suspended(tx: &mut Tx<'_>, node: &NodeId) -> Result<(), StoreError> {
+    tx.execute(DROP_SUSPENDED, &[node.as_str().into()]).await.map(drop)
 }
 
 /// Frees what a node claims to be; its keys stay.
@@ -188,4 +213,8 @@ pub async fn ban(
 /// The store's.
 pub async fn lift_ban(tx: &mut Tx<'_>, node: &NodeId) -> Result<bool, StoreError> {
     Ok(tx.execute(LIFT_BAN, &[node.as_str().into()]).await? > 0)
+}
+
+fn identity(row: &Row) -> Result<Identity, StoreError> {
+    Ok(Identity { kind: row.parse_with("kind", IdentityKind::parse)?, value: row.text("value")? })
 }

@@ -3,7 +3,7 @@
 //! Only a join writes a new row, and it holds its token's lock, so that two of them never write one for the same thing.
 //! Every move is a conditional update of the one row, which is locked.
 
-use super::{Row, StoreError, Tx};
+use super::{Row, StoreError, Tx, Value};
 use crate::join::requests::{Earlier, RequestState};
 use shared::{
     api::join_requests::{JoinRequest, JoinRequestState},
@@ -11,9 +11,14 @@ use shared::{
     id::{JoinRequestId, JoinTokenId},
     time::Timestamp,
 };
+use std::collections::BTreeSet;
 
 const OF_JOIN: &str = "SELECT id, content_sha256, ek_sha256, reasons, state, expires_at, decided_at FROM join_requests \
     WHERE token_id = $1 AND csr_sha256 = $2 ORDER BY id LIMIT 1000";
+const LOCK_OVERDUE_OF_TOKEN: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, \
+    ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
+    FROM join_requests WHERE token_id = $1 AND state IN ('pending', 'approved') AND expires_at <= $2 \
+    ORDER BY id LIMIT 1000";
 const LOCK_OPEN_OF_TOKEN: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, ek_sha256, \
     ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note FROM join_requests \
     WHERE token_id = $1 AND state IN ('pending', 'approved') ORDER BY id LIMIT 1000";
@@ -22,24 +27,37 @@ const FIND: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons
     WHERE id = $1 AND pool_id = $2";
 const PAGE: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, ek_sha256, \
     ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note FROM join_requests \
-    WHERE pool_id = $1 AND state = $2 AND id > $3 ORDER BY id LIMIT $4";
+    WHERE pool_id = $1 AND state IN ($2, $3, $4) AND CASE WHEN state IN ('pending', 'approved') AND expires_at <= $5 \
+    THEN 'expired' ELSE state END = $2 AND id > $6 ORDER BY id LIMIT $7";
 const INSERT: &str = "INSERT INTO join_requests (id, token_id, csr_sha256, content_sha256, pool_id, tenant_id, \
     reasons, identity, ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13)";
 const DECIDE: &str = "UPDATE join_requests SET state = $2, expires_at = $3, decided_at = $4, decided_by = $5, \
     note = COALESCE($6, note) WHERE id = $1 AND state IN ('pending', 'approved')";
 const END: &str = "UPDATE join_requests SET state = $2 WHERE id = $1 AND state IN ('pending', 'approved')";
-const OVERDUE: &str = "SELECT id, token_id, tenant_id, pool_id FROM join_requests \
+const OVERDUE: &str = "SELECT token_id FROM join_requests \
     WHERE state = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 100";
 const FORGET: &str =
     "DELETE FROM join_requests WHERE state IN ('consumed', 'denied', 'expired') AND expires_at < $1";
-const ANY_OPEN: &str =
-    "SELECT id FROM join_requests WHERE pool_id = $1 AND state IN ('pending', 'approved') LIMIT 1";
+const ANY_OPEN: &str = "SELECT id FROM join_requests \
+    WHERE pool_id = $1 AND state IN ('pending', 'approved') AND expires_at > $2 LIMIT 1";
 const COUNT_PENDING: &str =
     "SELECT CAST(COUNT(*) AS BIGINT) AS count FROM join_requests WHERE state = 'pending'";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[OF_JOIN, LOCK_OPEN_OF_TOKEN, FIND, PAGE, INSERT, DECIDE, END, OVERDUE, FORGET, ANY_OPEN, COUNT_PENDING];
+pub(super) const STATEMENTS: &[&str] = &[
+    OF_JOIN,
+    LOCK_OVERDUE_OF_TOKEN,
+    LOCK_OPEN_OF_TOKEN,
+    FIND,
+    PAGE,
+    INSERT,
+    DECIDE,
+    END,
+    OVERDUE,
+    FORGET,
+    ANY_OPEN,
+    COUNT_PENDING,
+];
 
 /// What a person decided.
 #[derive(Clone, Copy, Debug)]
@@ -54,19 +72,6 @@ pub struct Decided<'a> {
     pub by: &'a str,
     /// What they noted.
     pub note: Option<&'a str>,
-}
-
-/// A request whose time is over and that is not yet ended.
-#[derive(Clone, Debug)]
-pub struct Overdue {
-    /// Its id.
-    pub id: JoinRequestId,
-    /// Its token.
-    pub token: JoinTokenId,
-    /// The pool's tenant.
-    pub tenant_id: String,
-    /// The pool.
-    pub pool_id: String,
 }
 
 /// The requests that a join has made so far, locked until the transaction ends.
@@ -91,6 +96,19 @@ pub async fn of_join(
     csr_sha256: &str,
 ) -> Result<Vec<Earlier>, StoreError> {
     tx.fetch_all(OF_JOIN, &[token.as_str().into(), csr_sha256.into()]).await?.iter().map(earlier).collect()
+}
+
+/// A token's requests that are pending or approved though their time is over, locked until the transaction ends.
+///
+/// # Errors
+/// The store's.
+pub async fn lock_overdue(
+    tx: &mut Tx<'_>,
+    token: &JoinTokenId,
+    now: Timestamp,
+) -> Result<Vec<JoinRequest>, StoreError> {
+    let args = [token.as_str().into(), now.into()];
+    tx.lock_all(LOCK_OVERDUE_OF_TOKEN, &args).await?.iter().map(request).collect()
 }
 
 /// A token's requests that are pending or approved, locked until the transaction ends.
@@ -125,18 +143,22 @@ pub async fn lock(
     tx.lock_optional(FIND, &[id.as_str().into(), pool_id.into()]).await?.map(|row| request(&row)).transpose()
 }
 
-/// At most `limit` of a pool's requests in a state, behind `after`, in order of id.
+/// At most `limit` of a pool's requests that are in a state at that time, behind `after`, in order of id. Their rows may
+/// still have the state before.
 ///
 /// # Errors
 /// The store's.
 pub async fn page(
     tx: &mut Tx<'_>,
     pool_id: &str,
-    state: JoinRequestState,
+    (state, now): (JoinRequestState, Timestamp),
     after: &str,
     limit: i64,
 ) -> Result<Vec<JoinRequest>, StoreError> {
-    let args = [pool_id.into(), state.as_str().into(), after.into(), limit.into()];
+    use JoinRequestState::{Approved, Expired, Pending};
+    let rows = if state == Expired { [Expired, Pending, Approved] } else { [state; 3] };
+    let [first, second, third] = rows.map(|state| Value::from(state.as_str()));
+    let args = [pool_id.into(), first, second, third, now.into(), after.into(), limit.into()];
     tx.fetch_all(PAGE, &args).await?.iter().map(request).collect()
 }
 
@@ -189,7 +211,7 @@ pub async fn end(tx: &mut Tx<'_>, id: &JoinRequestId, state: JoinRequestState) -
     Ok(tx.execute(END, &[id.as_str().into(), state.as_str().into()]).await? == 1)
 }
 
-/// At most 100 requests of a state whose time is over, the oldest first.
+/// The tokens of at most 100 requests of a state whose time is over, the oldest first.
 ///
 /// # Errors
 /// The store's.
@@ -197,17 +219,9 @@ pub async fn overdue(
     tx: &mut Tx<'_>,
     state: JoinRequestState,
     now: Timestamp,
-) -> Result<Vec<Overdue>, StoreError> {
+) -> Result<BTreeSet<JoinTokenId>, StoreError> {
     let rows = tx.fetch_all(OVERDUE, &[state.as_str().into(), now.into()]).await?;
-    let found = rows.iter().map(|row| {
-        Ok(Overdue {
-            id: row.parsed("id")?,
-            token: row.parsed("token_id")?,
-            tenant_id: row.text("tenant_id")?,
-            pool_id: row.text("pool_id")?,
-        })
-    });
-    found.collect()
+    rows.iter().map(|row| row.parsed("token_id")).collect()
 }
 
 /// Forgets requests that have ended, by themselves or otherwise, and would have ended by themselves before `before`.
@@ -218,12 +232,12 @@ pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<(), StoreError
     tx.execute(FORGET, &[before.into()]).await.map(drop)
 }
 
-/// Whether a request of the pool is pending or approved.
+/// Whether a request of the pool is pending or approved, and its time not over.
 ///
 /// # Errors
 /// The store's.
-pub async fn any_open(tx: &mut Tx<'_>, pool_id: &str) -> Result<bool, StoreError> {
-    Ok(tx.fetch_optional(ANY_OPEN, &[pool_id.into()]).await?.is_some())
+pub async fn any_open(tx: &mut Tx<'_>, pool_id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(tx.fetch_optional(ANY_OPEN, &[pool_id.into(), now.into()]).await?.is_some())
 }
 
 /// How many are pending, for the metrics.

@@ -25,6 +25,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0002_attestation",
         sql: include_str!("../../migrations/0002_attestation.sql"),
     },
+    Migration {
+        version: 3,
+        name: "0003_suspended",
+        sql: include_str!("../../migrations/0003_suspended.sql"),
+    },
 ];
 
 /// What a migration did.

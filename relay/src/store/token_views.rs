@@ -41,14 +41,6 @@ pub async fn find(tx: &mut Tx<'_>, id: &JoinTokenId) -> Result<Option<JoinToken>
     tx.fetch_optional(FIND, &[id.as_str().into()]).await?.map(|row| record(&row)).transpose()
 }
 
-/// The token's record, locked until the transaction ends.
-///
-/// # Errors
-/// The store's.
-pub async fn lock(tx: &mut Tx<'_>, id: &JoinTokenId) -> Result<Option<JoinToken>, StoreError> {
-    tx.lock_optional(FIND, &[id.as_str().into()]).await?.map(|row| record(&row)).transpose()
-}
-
 /// At most `limit` of a pool's tokens behind `after`, in order of id.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ use shared::{
     hardware::{self, Machine},
     id::JoinRequestId,
 };
+use std::time::Duration;
 
 /// A request that waits in the pool, as a join would have written it.
 pub(super) async fn wait(desk: &Desk, tenant: &str, pool: &str, token: &str) -> String {
@@ -158,6 +159,86 @@ async fn a_request_is_found_in_its_own_pool_and_its_events_name_it() {
         shown["joinRequestId"] = json!(waiting);
         let shown = desk.good(&root(), "compute.joinRequests.get", shown).await;
         assert_eq!(shown["joinRequest"]["state"], "denied");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_overdue_has_expired_for_everybody_whether_it_was_swept_or_not() {
+    at_a_desk(async |desk| {
+        let token = token(&desk, "acme", "gpu-a").await;
+        let pool = |more: Value| {
+            let mut input = json!({"tenantId": "acme", "poolId": "gpu-a"});
+            input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            input
+        };
+        let early = wait(&desk, "acme", "gpu-a", &token).await;
+        let approved = wait(&desk, "acme", "gpu-a", &token).await;
+        let approve = pool(json!({"joinRequestId": approved}));
+        desk.good(&root(), "compute.joinRequests.approve", approve).await;
+        let ids = async |state: &str| {
+            let list = desk.good(&root(), "compute.joinRequests.list", pool(json!({"state": state}))).await;
+            let found = list["joinRequests"].as_array().unwrap().iter();
+            found
+                .map(|one| {
+                    assert_eq!(one["state"], state);
+                    one["id"].as_str().unwrap().to_owned()
+                })
+                .collect::<Vec<_>>()
+        };
+        desk.clock.advance(Duration::from_secs(3599));
+        assert_eq!(ids("pending").await, [early.as_str()]);
+        desk.clock.advance(Duration::from_secs(1));
+        let late = wait(&desk, "acme", "gpu-a", &token).await;
+        assert_eq!(ids("pending").await, [late.as_str()]);
+        assert_eq!(ids("expired").await, [early.as_str()]);
+        assert_eq!(ids("approved").await, [approved.as_str()]);
+        let shown = pool(json!({"joinRequestId": early}));
+        let shown = desk.good(&root(), "compute.joinRequests.get", shown).await;
+        assert_eq!(shown["joinRequest"]["state"], "expired");
+        desk.clock.advance(Duration::from_secs(86_400 - 3600));
+        // Denying all of the token's finds the late one overdue by now, and the approved one too.
+        let all = pool(json!({"tokenId": token}));
+        let denied = desk.good(&root(), "compute.joinRequests.deny", all).await;
+        assert_eq!(denied["joinRequests"], json!([]));
+        let mut expired = vec![early, approved, late];
+        expired.sort();
+        assert_eq!(ids("expired").await, expired);
+        let told = desk.events().await;
+        for id in &expired {
+            assert!(told.contains(&("security.join-request.expired".to_owned(), id.clone())), "{told:?}");
+        }
+        // Their uses are free again.
+        let tokens = pool(json!({"includeInactive": true}));
+        let tokens = desk.good(&root(), "compute.joinTokens.list", tokens).await;
+        assert_eq!(tokens["joinTokens"][0]["pending"], 0);
+        // What is overdue holds no pool.
+        let named = json!({"tenantId": "provider", "poolId": "own"});
+        let short = self::token(&desk, "provider", "own").await;
+        wait(&desk, "provider", "own", &short).await;
+        desk.clock.advance(Duration::from_secs(3599));
+        assert_eq!(desk.code(&root(), "compute.pools.delete", named.clone()).await, Some(Code::InvalidState));
+        desk.clock.advance(Duration::from_secs(1));
+        desk.good(&root(), "compute.pools.delete", named).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_revoked_token_denies_what_is_open_and_not_what_has_expired() {
+    at_a_desk(async |desk| {
+        let token = token(&desk, "acme", "gpu-a").await;
+        let early = wait(&desk, "acme", "gpu-a", &token).await;
+        desk.clock.advance(Duration::from_secs(3600));
+        let late = wait(&desk, "acme", "gpu-a", &token).await;
+        let revoke = json!({"tenantId": "acme", "poolId": "gpu-a", "tokenId": token});
+        let revoked = desk.good(&root(), "compute.joinTokens.revoke", revoke).await;
+        assert_eq!(revoked["joinToken"]["pending"], 0);
+        for (id, state) in [(early, "expired"), (late, "denied")] {
+            let get = json!({"tenantId": "acme", "poolId": "gpu-a", "joinRequestId": id});
+            let shown = desk.good(&root(), "compute.joinRequests.get", get).await;
+            assert_eq!(shown["joinRequest"]["state"], state);
+        }
     })
     .await;
 }

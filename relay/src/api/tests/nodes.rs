@@ -5,6 +5,7 @@ use crate::{
     facts::{Identity, IdentityKind},
     join::identity::identities_of,
     store::{
+        identifiers::{self, Holder},
         identities,
         nodes::{Joined, NewNode, insert},
     },
@@ -19,7 +20,7 @@ use shared::{
 
 pub(super) const UUID: &str = "4c4c4544-0043-3010-8052-b4c04f4e3132";
 
-/// A machine's node in gpu-a, as a join would have written it.
+/// A machine's node in gpu-a, as a join would have written it: what another node holds is in dispute, and not its own.
 pub(super) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
     let id = NodeId::derive(&[seed; 32]);
     let claim = hardware::Identity {
@@ -52,9 +53,11 @@ pub(super) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
                 at: *now,
             };
             insert(tx, new, &joined).await?;
-            for identity in identities_of(&Machine::judge(claim), key, None) {
-                assert!(identities::hold(tx, "default", &identity, id).await?);
+            let machine = Machine::judge(claim);
+            for identity in identities_of(&machine, key, None) {
+                identities::hold(tx, "default", &identity, id).await?;
             }
+            identifiers::note(tx, Holder { tenant_id: "acme", id: id.as_str() }, &machine, None).await?;
             Ok::<_, crate::store::StoreError>(())
         })
     });
@@ -158,6 +161,24 @@ async fn a_ban_covers_the_key_and_what_is_named_and_usable() {
         everything["identifiers"] = json!(["productUuid", "serial"]);
         desk.good(&root(), "compute.nodes.ban", everything).await;
         assert_eq!(holds(&desk, &other).await.1, ["key", "serial"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_unban_gives_back_what_was_held_and_no_more() {
+    at_a_desk(async |desk| {
+        let incumbent = admit(&desk, 1, UUID).await;
+        let disputed = admit(&desk, 2, UUID).await;
+        assert_eq!(holds(&desk, &disputed).await.0, ["key"]);
+        for _ in 0..2 {
+            desk.good(&root(), "compute.nodes.ban", named(&disputed)).await;
+            assert_eq!(holds(&desk, &disputed).await, (vec![], vec!["key".into()]));
+            let back = desk.good(&root(), "compute.nodes.unban", named(&disputed)).await;
+            assert_eq!(back["node"]["state"], "live");
+            assert_eq!(holds(&desk, &disputed).await, (vec!["key".into()], vec![]));
+        }
+        assert_eq!(holds(&desk, &incumbent).await.0, ["key", "productUuid"]);
     })
     .await;
 }
