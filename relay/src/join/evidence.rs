@@ -1,7 +1,8 @@
 //! What a machine shows by its TPM: the two round trips of the proof, around the pure rules of `attest::tpm`.
 //!
 //! All of it happens before the transaction that admits, with nothing written: a challenge is a sealed box that comes
-//! back. What the pool knows of the proven key is judged inside that transaction, where the policy is read too.
+//! back. What the pool knows of the proven key is judged inside that transaction, where the policy is read too; of an
+//! authority that vouches for the key only whether it is the pool's still, since its signatures can't change.
 
 use super::{
     attest::{
@@ -20,8 +21,9 @@ use crate::{
     facts::{PoolFacts, TokenFacts},
     fault::Fault,
     store::{
-        Tx, certificates, endorsement_authorities, endorsement_keys, identities, join_requests, join_tokens,
-        pools,
+        StoreError, Tx, certificates,
+        endorsement_authorities::{self, StoredAuthority},
+        endorsement_keys, identities, join_requests, join_tokens, pools,
     },
 };
 use shared::{
@@ -33,7 +35,7 @@ use shared::{
     binary::Binary,
     csr::CertificateRequest,
     hex,
-    id::{JoinTokenId, NodeId},
+    id::{EndorsementAuthorityId, JoinTokenId, NodeId},
     problem::{Problem, Reason},
     time::Timestamp,
     tpm::EndorsementPublic,
@@ -45,8 +47,8 @@ pub(super) struct Proven {
     pub(super) ek_sha256: String,
     /// Who made the TPM, as the key's certificate says.
     pub(super) manufacturer: Option<String>,
-    /// As it was offered.
-    offered: EndorsementKey,
+    /// The authority that vouches for it, where the pool's policy asks for one.
+    vouched_by: Option<EndorsementAuthorityId>,
 }
 
 /// What a machine has shown so far.
@@ -64,13 +66,16 @@ struct Asked<'a> {
     csr_sha256: &'a str,
     /// Digests of the offered endorsement keys.
     keys: &'a [String],
-    /// Whether a key is to be chosen, and some have certificates.
-    choose_by_voucher: bool,
+    /// Whether some have certificates.
+    have_certificates: bool,
+    /// Whether a key is to be chosen.
+    chooses: bool,
 }
 
 /// What is known of the keys that a machine offers.
+#[derive(Default)]
 struct Facts {
-    authorities: Vec<Authority>,
+    bundles: Vec<StoredAuthority>,
     bound: Vec<[u8; 32]>,
     listed: Vec<[u8; 32]>,
     pinned: Option<[u8; 32]>,
@@ -89,10 +94,9 @@ pub(super) async fn of_join(
     let Some(tpm) = &input.tpm else { return without_tpm(input.proof.as_ref()) };
     let csr_sha256 = hex::encode(&request.digest());
     let keys = digests(tpm);
-    // Who vouches for a key only matters where one is chosen; what that is worth is judged where the join is.
-    let vouched = tpm.endorsement_keys.iter().any(|key| !key.certificates.is_empty());
-    let asked =
-        Asked { csr_sha256: &csr_sha256, keys: &keys, choose_by_voucher: vouched && input.proof.is_none() };
+    let have_certificates = tpm.endorsement_keys.iter().any(|key| !key.certificates.is_empty());
+    let chooses = input.proof.is_none();
+    let asked = Asked { csr_sha256: &csr_sha256, keys: &keys, have_certificates, chooses };
     let facts = call
         .relay
         .store
@@ -131,7 +135,7 @@ pub(super) fn of_renewal(
     if !tpm.endorsement_keys.iter().any(|key| digest(key) == pinned) {
         return Err(mismatch().into());
     }
-    let facts = Facts { authorities: Vec::new(), bound: Vec::new(), listed: Vec::new(), pinned };
+    let facts = Facts { pinned, ..Facts::default() };
     match judge(call, Subject::Renewal(node), request, (tpm, proof), &facts)? {
         Evidence::Proven(proven) if proven.ek_sha256 != ek_sha256 => Err(mismatch().into()),
         evidence => Ok(evidence),
@@ -141,25 +145,28 @@ pub(super) fn of_renewal(
 /// What the pool knows of a proven key, as it is inside the transaction that admits.
 ///
 /// # Errors
-/// The store's; a stored authority can't be read.
+/// The store's.
 pub(super) async fn endorsement(
     tx: &mut Tx<'_>,
     token: &TokenFacts,
     pool: &PoolFacts,
     proven: &Proven,
-    now: Timestamp,
-) -> Result<Endorsement, Fault> {
+) -> Result<Endorsement, StoreError> {
     let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
     let pinned = pin.is_some_and(|pin| pin.as_str() == proven.ek_sha256);
     let listed = !endorsement_keys::listed(tx, &pool.pool_id, &[&proven.ek_sha256]).await?.is_empty();
-    let matters =
-        pool.policy.tpm.authority_admits && pool.policy.unknown_endorsement_keys == UnknownKeys::Defer;
-    let mut endorsed = false;
-    if matters && !pinned && !listed {
-        let authorities = authorities(tx, &pool.pool_id).await?;
-        endorsed = judged(&proven.offered, &authorities, now).is_ok_and(|offered| offered.is_trusted());
-    }
+    let endorsed = match &proven.vouched_by {
+        Some(id) if asks_authorities(pool) && !pinned && !listed => {
+            endorsement_authorities::stands(tx, &pool.pool_id, id).await?
+        }
+        _ => false,
+    };
     Ok(Endorsement { pinned, listed, endorsed })
+}
+
+/// Whether it counts who vouches for a proven key.
+fn asks_authorities(pool: &PoolFacts) -> bool {
+    pool.policy.tpm.authority_admits && pool.policy.unknown_endorsement_keys == UnknownKeys::Defer
 }
 
 fn without_tpm(proof: Option<&Proof>) -> Result<Evidence, Fault> {
@@ -197,12 +204,12 @@ async fn wanted(
     let bound = held.into_iter().chain(approved.filter_map(|request| request.ek_sha256.clone()));
     let bound = bound.filter_map(|key| hex::decode(&key)).collect();
     let listed = endorsement_keys::listed(tx, &pool.pool_id, &keys).await?;
-    let authorities = match asked.choose_by_voucher {
-        true => authorities(tx, &pool.pool_id).await?,
+    let bundles = match asked.have_certificates && (asked.chooses || asks_authorities(&pool)) {
+        true => endorsement_authorities::all(tx, &pool.pool_id).await?,
         false => Vec::new(),
     };
     Ok(Some(Facts {
-        authorities,
+        bundles,
         bound,
         listed: listed.iter().filter_map(|key| hex::decode(key)).collect(),
         pinned: pin.and_then(|pin| hex::decode(pin.as_str())),
@@ -219,8 +226,9 @@ fn judge(
 ) -> Result<Evidence, Fault> {
     let relay = &call.relay;
     let node_key = judge_node_key(tpm.key_public.as_bytes(), &request.key).map_err(KeyNotTpm::refusal)?;
+    let (authorities, bundle_of) = authorities(&facts.bundles)?;
     let offers: Vec<Result<Offered, BadEndorsementKey>> =
-        tpm.endorsement_keys.iter().map(|key| judged(key, &facts.authorities, call.now)).collect();
+        tpm.endorsement_keys.iter().map(|key| judged(key, &authorities, call.now)).collect();
     let csr_sha256 = &request.digest();
     let Some(proof) = proof else {
         let known = Known { pinned: facts.pinned, bound: &facts.bound, listed: &facts.listed };
@@ -230,13 +238,8 @@ fn judge(
             .map(Evidence::Asked)
             .map_err(Fault::internal("making a challenge"));
     };
-    let usable: Vec<(&EndorsementKey, &Offered)> = tpm
-        .endorsement_keys
-        .iter()
-        .zip(&offers)
-        .filter_map(|(key, offer)| Some((key, offer.as_ref().ok()?)))
-        .collect();
-    let ek_sha256s: Vec<[u8; 32]> = usable.iter().map(|(_, offered)| offered.digest).collect();
+    let usable: Vec<&Offered> = offers.iter().filter_map(|offer| offer.as_ref().ok()).collect();
+    let ek_sha256s: Vec<[u8; 32]> = usable.iter().map(|offered| offered.digest).collect();
     let expected = Expected { subject, csr_sha256, ek_sha256s: &ek_sha256s };
     let secret = proof.secret.clone().into_secret();
     let judged = challenge::judge_proof(&relay.keys, &proof.challenge_id, &secret, expected, call.now);
@@ -244,11 +247,11 @@ fn judge(
         tracing::info!(request_id = call.request_id, %why, "a proof is refused");
         why.refusal()
     })?;
-    let (key, offered) = usable.get(place).ok_or_else(|| BadEndorsementKey::None.refusal())?;
+    let offered = usable.get(place).ok_or_else(|| BadEndorsementKey::None.refusal())?;
     Ok(Evidence::Proven(Proven {
         ek_sha256: offered.ek_sha256(),
         manufacturer: offered.claims().and_then(|claims| claims.manufacturer.clone()),
-        offered: (*key).clone(),
+        vouched_by: offered.authority().and_then(|place| bundle_of.get(place)).map(|id| (*id).clone()),
     }))
 }
 
@@ -261,16 +264,18 @@ fn judged(
     judge_offer(key.public.as_bytes(), &certificates, authorities, now)
 }
 
-async fn authorities(tx: &mut Tx<'_>, pool_id: &str) -> Result<Vec<Authority>, Fault> {
-    let mut all = Vec::new();
-    for bundle in endorsement_authorities::bundles(tx, pool_id).await? {
-        let read = parse_bundle(&bundle).map_err(|problems| {
+/// The authorities of all bundles, and which bundle each is of.
+fn authorities(bundles: &[StoredAuthority]) -> Result<(Vec<Authority>, Vec<&EndorsementAuthorityId>), Fault> {
+    let (mut all, mut bundle_of) = (Vec::new(), Vec::new());
+    for bundle in bundles {
+        let read = parse_bundle(&bundle.certificates).map_err(|problems| {
             let first = problems.first().map(ToString::to_string).unwrap_or_default();
             Fault::internal("reading a pool's endorsement authorities")(first)
-        });
-        all.extend(read?);
+        })?;
+        bundle_of.extend(read.iter().map(|_| &bundle.id));
+        all.extend(read);
     }
-    Ok(all)
+    Ok((all, bundle_of))
 }
 
 /// The digests of the offered keys that are keys at all, in hexadecimal.

@@ -185,7 +185,7 @@ async fn attest(
 ) -> Result<Verdict, Fault> {
     let (policy, ek) = (&pool.policy, join.ek_sha256());
     let endorsement = match &join.proven {
-        Some(proven) => Some(evidence::endorsement(tx, token, pool, proven, join.call.now).await?),
+        Some(proven) => Some(evidence::endorsement(tx, token, pool, proven).await?),
         None => None,
     };
     let entries = match policy.attestors.discovery {

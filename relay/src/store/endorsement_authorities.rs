@@ -5,6 +5,7 @@ use shared::{api::endorsement_authorities::MAX_AUTHORITIES, id::EndorsementAutho
 
 const FIND: &str = "SELECT id, certificates, added_at, added_by FROM endorsement_authorities \
     WHERE pool_id = $1 AND id = $2";
+const STANDS: &str = "SELECT id FROM endorsement_authorities WHERE pool_id = $1 AND id = $2";
 const PAGE: &str = "SELECT id, certificates, added_at, added_by FROM endorsement_authorities \
     WHERE pool_id = $1 AND id > $2 ORDER BY id LIMIT $3";
 const COUNT: &str = "SELECT COUNT(*) AS count FROM endorsement_authorities WHERE pool_id = $1";
@@ -12,7 +13,7 @@ const INSERT: &str = "INSERT INTO endorsement_authorities (id, pool_id, certific
     VALUES ($1, $2, $3, $4, $5)";
 const REMOVE: &str = "DELETE FROM endorsement_authorities WHERE pool_id = $1 AND id = $2";
 
-pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, COUNT, INSERT, REMOVE];
+pub(super) const STATEMENTS: &[&str] = &[FIND, STANDS, PAGE, COUNT, INSERT, REMOVE];
 
 /// A bundle as it is stored.
 #[derive(Clone, Debug)]
@@ -55,13 +56,20 @@ pub async fn page(
     tx.fetch_all(PAGE, &[pool_id.into(), after.into(), limit.into()]).await?.iter().map(authority).collect()
 }
 
-/// All of a pool's bundles, PEM, in order of id: at most [`MAX_AUTHORITIES`], of 64 KiB at most.
+/// All of a pool's bundles, in order of id: at most [`MAX_AUTHORITIES`].
 ///
 /// # Errors
 /// The store's.
-pub async fn bundles(tx: &mut Tx<'_>, pool_id: &str) -> Result<Vec<String>, StoreError> {
-    let all = page(tx, pool_id, "", MAX_AUTHORITIES).await?;
-    Ok(all.into_iter().map(|authority| authority.certificates).collect())
+pub async fn all(tx: &mut Tx<'_>, pool_id: &str) -> Result<Vec<StoredAuthority>, StoreError> {
+    page(tx, pool_id, "", MAX_AUTHORITIES).await
+}
+
+/// Whether a bundle is the pool's still.
+///
+/// # Errors
+/// The store's.
+pub async fn stands(tx: &mut Tx<'_>, pool_id: &str, id: &EndorsementAuthorityId) -> Result<bool, StoreError> {
+    Ok(tx.fetch_optional(STANDS, &[pool_id.into(), id.as_str().into()]).await?.is_some())
 }
 
 /// How many bundles a pool has. Exact as long as the pool is locked.

@@ -9,6 +9,7 @@ on_both_databases!(
     a_machine_lives_by_the_key_in_its_tpm,
     every_endorsement_key_can_be_pinned,
     an_unknown_tpm_waits_and_the_command_that_bcd_prints_approves_it,
+    an_authority_admits_where_the_policy_says_so,
     a_tpm_that_is_a_device,
 );
 
@@ -141,6 +142,44 @@ async fn an_unknown_tpm_waits_and_the_command_that_bcd_prints_approves_it(databa
     assert_eq!(approved.code, Some(0), "{approved}");
     assert_joined(&bcd.join());
     assert_eq!(site.nodes().await[0]["ekSha256"].as_str().map(str::len), Some(64));
+}
+
+async fn an_authority_admits_where_the_policy_says_so(database: Database) {
+    let site = Site::new(database).await;
+    let set = async |authority_admits: bool| {
+        let policy = json!({"unknownEndorsementKeys": "defer", "tpm": {"authorityAdmits": authority_admits}});
+        site.relay.call("compute/pools/update", &in_pool(&json!({"policy": policy}))).await;
+    };
+    let add = async |file: &std::path::Path, key: &str| {
+        let bundle = json!({"certificates": fs::read_to_string(file).unwrap(), "idempotencyKey": key});
+        let added = site.relay.call("compute/endorsementAuthorities/add", &in_pool(&bundle)).await;
+        added["endorsementAuthority"]["id"].clone()
+    };
+    set(true).await;
+    let swtpm = Swtpm::start(Made::WithCertificates);
+    let bcd = site.bcd.with_tpm("required", &swtpm.tcti());
+    let waiting = bcd.join();
+    assert_eq!(waiting.code, Some(10), "nobody vouches for it yet: {waiting}");
+    // Another TPM's CAs have the same names and other keys.
+    let other = Swtpm::start(Made::WithCertificates);
+    for (place, file) in other.authorities().iter().enumerate() {
+        add(file, &format!("other-{place}")).await;
+    }
+    assert_eq!(bcd.join().code, Some(10));
+    // The TPM's NV has its own certificate alone: the CA that issues is the one to trust.
+    let [_, issuer] = swtpm.authorities();
+    let id = add(&issuer, "issuer").await;
+    set(false).await;
+    assert_eq!(bcd.join().code, Some(10), "that it is a genuine TPM admits nobody by itself");
+    set(true).await;
+    site.relay.call("compute/endorsementAuthorities/remove", &in_pool(&json!({"authorityId": id}))).await;
+    assert_eq!(bcd.join().code, Some(10), "it was removed");
+    add(&issuer, "again").await;
+    assert_joined(&bcd.join());
+    let waiting = site.relay.call("compute/joinRequests/list", &in_pool(&json!({}))).await;
+    assert_eq!(waiting["joinRequests"], json!([]), "what waited is settled");
+    let node = &site.nodes().await[0];
+    assert!(endorsement_keys(&bcd).iter().any(|key| node["ekSha256"] == key.as_str()), "{node}");
 }
 
 async fn a_tpm_that_is_a_device(database: Database) {

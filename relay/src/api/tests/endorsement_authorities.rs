@@ -100,11 +100,11 @@ async fn a_bundle_is_shown_by_its_certificates_and_told() {
         assert_eq!(desk.events().await, [("security.endorsement-authority.added".to_owned(), id.clone())]);
         assert_eq!(desk.last_event().await, json!({"poolId": "gpu-a", "certificates": [one.sha256, two.sha256]}));
         let stored = desk.relay.store.read("bundles", (), |tx, ()| {
-            Box::pin(crate::store::endorsement_authorities::bundles(tx, "gpu-a"))
+            Box::pin(crate::store::endorsement_authorities::all(tx, "gpu-a"))
         });
         let stored = stored.await.unwrap();
-        assert!(!stored[0].contains('#'), "what is no certificate is not kept");
-        assert_eq!(parse_bundle(&stored[0]).unwrap().len(), 2);
+        assert!(!stored[0].certificates.contains('#'), "what is no certificate is not kept");
+        assert_eq!(parse_bundle(&stored[0].certificates).unwrap().len(), 2);
         desk.clock.advance(Duration::from_secs(5));
         assert_eq!(desk.good(&root(), "compute.endorsementAuthorities.add", add.clone()).await, added);
         add["certificates"] = json!(one.pem);

@@ -42,10 +42,13 @@ impl Offered {
         }
     }
 
-    /// Whether one of the authorities vouches for it: a genuine TPM's, and no more than that.
+    /// The authority that vouches for it, by its place: a genuine TPM's, and no more than that.
     #[must_use]
-    pub fn is_trusted(&self) -> bool {
-        matches!(self.voucher, Voucher::Trusted { .. })
+    pub fn authority(&self) -> Option<usize> {
+        match self.voucher {
+            Voucher::Trusted { authority, .. } => Some(authority),
+            Voucher::None | Voucher::Unreadable(_) | Voucher::Untrusted { .. } => None,
+        }
     }
 }
 
@@ -181,7 +184,7 @@ pub fn choose<'a>(
         key if known.pinned == Some(key.digest) => 0,
         key if known.bound.contains(&key.digest) => 1,
         key if known.listed.contains(&key.digest) => 2,
-        key if key.is_trusted() => 3,
+        key if key.authority().is_some() => 3,
         _ => 4,
     };
     let usable = offers.iter().enumerate().filter_map(|(place, offer)| Some((place, offer.as_ref().ok()?)));
