@@ -388,5 +388,5 @@ async fn join_once(node: &mut Node) -> Result<(), Failure> {
         }
     }
     let identity = Report::gather(&node.settings.places).to_claim();
-    join::attempt(node, identity).await
+    join::attempt(node, identity).await.map(drop)
 }

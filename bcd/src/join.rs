@@ -11,7 +11,7 @@ use crate::{
     state::{Joining, State, TOKEN, Waiting},
 };
 use shared::{
-    api::node::{Agent, Deferred, JOIN, JoinAnswer, JoinInput, Kubernetes},
+    api::node::{Agent, JOIN, JoinAnswer, JoinInput, Kubernetes},
     bounded::{Name, TenantId},
     hardware::Identity,
     id::JoinTokenId,
@@ -24,14 +24,15 @@ use std::{fs::File, io::Read as _, time::Duration};
 /// The longest name of an operating system, in bytes.
 const MAX_OS_BYTES: usize = 128;
 
-/// One attempt. When it answers, the machine is enrolled and that is written down.
+/// One attempt. When it answers, the machine is enrolled and that is written down. Answers what it was said to be.
 ///
 /// # Errors
 /// Deferred ([`Exit::Waiting`]), refused, or not reached. A final refusal is written down.
-pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure> {
+pub async fn attempt(node: &mut Node, identity: Identity) -> Result<Identity, Failure> {
     let token = token(node)?;
     let offer = proof::offer(node).await?;
     let joining = prepare(node, &token.id).await?;
+    let identity = as_waiting(&node.stored.state, identity);
     let mut input = JoinInput {
         csr: joining.csr.clone(),
         identity,
@@ -42,9 +43,12 @@ pub async fn attempt(node: &mut Node, identity: Identity) -> Result<(), Failure>
     };
     for _ in 0..=proof::MAX_CHALLENGES {
         let challenge = match node.client.call(&JOIN, &input, Some(&token.bearer())).await {
-            Ok(JoinAnswer::Issued(issued)) => return node.admit(issued),
+            Ok(JoinAnswer::Issued(issued)) => return node.admit(issued).map(|()| input.identity),
             Ok(JoinAnswer::Deferred(deferred)) => {
-                return Err(wait(node, &token, joining, deferred)?);
+                let retry_after = Duration::from_secs(deferred.retry_after_seconds.into());
+                let waiting = Waiting::new(joining, input.identity, deferred, node.now());
+                let failure = wait(node, &token, waiting)?;
+                return Err(Failure { retry_after: Some(retry_after), ..failure });
             }
             Ok(JoinAnswer::Challenge(challenge)) => challenge,
             Err(error) => {
@@ -101,6 +105,15 @@ fn token(node: &Node) -> Result<JoinToken, Failure> {
     }
 }
 
+/// The GPUs of a join that waits stay those that its request shows: the driver may be loaded by now and show others, which
+/// is no reason to ask a person once more.
+fn as_waiting(state: &State, identity: Identity) -> Identity {
+    match state {
+        State::Waiting(waiting) => Identity { gpu_uuids: waiting.gpu_uuids.clone(), ..identity },
+        _ => identity,
+    }
+}
+
 /// The relay takes the token no more: the next attempt is made with the one that is given then.
 fn stop_waiting(node: &mut Node) -> Result<(), Failure> {
     match &node.stored.state {
@@ -131,20 +144,13 @@ fn under_way<'a>(state: &'a State, token_id: &JoinTokenId) -> Option<&'a Joining
     (joining.token_id == *token_id).then_some(joining)
 }
 
-fn wait(
-    node: &mut Node,
-    token: &JoinToken,
-    joining: Joining,
-    deferred: Deferred,
-) -> Result<Failure, Failure> {
+fn wait(node: &mut Node, token: &JoinToken, waiting: Waiting) -> Result<Failure, Failure> {
     if !matches!(node.stored.state, State::Waiting(_)) {
         node.dir.write(TOKEN, token.bearer().expose().as_bytes(), 0o600)?;
     }
-    let retry_after = Duration::from_secs(u64::from(deferred.retry_after_seconds));
-    let waiting = Waiting::new(joining, deferred, node.now());
     let message = describe(&waiting);
     node.save(State::Waiting(waiting))?;
-    Ok(Failure { retry_after: Some(retry_after), ..Failure::new(Exit::Waiting, message) })
+    Ok(Failure::new(Exit::Waiting, message))
 }
 
 fn agent() -> Agent {

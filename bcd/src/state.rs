@@ -7,6 +7,7 @@ pub use dir::{CA_BUNDLE, CERTIFICATE, KEY, StateDir, StateError, TOKEN, TPM_KEY,
 use serde::{Deserialize, Serialize};
 use shared::{
     api::node::{Deferred, Trust},
+    hardware::Identity,
     id::{JoinRequestId, JoinTokenId, NodeId},
     time::Timestamp,
 };
@@ -118,12 +119,15 @@ pub struct Waiting {
     pub reasons: Vec<String>,
     /// When to ask again.
     pub retry_at: Timestamp,
+    /// The GPUs that the request shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_uuids: Vec<String>,
 }
 
 impl Waiting {
     /// What a deferral makes of a request.
     #[must_use]
-    pub fn new(joining: Joining, deferred: Deferred, now: Timestamp) -> Self {
+    pub fn new(joining: Joining, identity: Identity, deferred: Deferred, now: Timestamp) -> Self {
         Self {
             joining,
             join_request_id: deferred.join_request_id,
@@ -131,6 +135,7 @@ impl Waiting {
             pool_id: deferred.pool_id,
             reasons: deferred.reasons,
             retry_at: now.plus_seconds(i64::from(deferred.retry_after_seconds)),
+            gpu_uuids: identity.gpu_uuids,
         }
     }
 }

@@ -232,8 +232,8 @@ impl Life {
     async fn join(&mut self) -> Result<(), Failure> {
         self.see_gpus().await;
         let identity: Identity = self.identities.gather(&self.node);
-        join::attempt(&mut self.node, identity.clone()).await?;
-        self.identities.told(identity);
+        let told = join::attempt(&mut self.node, identity).await?;
+        self.identities.told(told);
         self.rejoins = false;
         self.all_now();
         self.is_confirmed = true;

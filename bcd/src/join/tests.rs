@@ -5,6 +5,7 @@ use crate::{
     state::StateDir,
     testing::{Call, Fault, Leaf, Machine, Relay, intermediate, root, token},
 };
+use serde_json::Value;
 use shared::problem::{Code, Problem, Reason};
 
 fn identity() -> Identity {
@@ -122,7 +123,8 @@ async fn a_join_that_waits_keeps_its_token_until_it_is_taken_no_more_or_a_person
     // The file has another one by now, as a cluster's has every few hours: nobody is asked anew.
     machine.token = token(2);
     relay.fault(Fault::Defer);
-    fails(&mut machine.node(&relay)).await;
+    let with_driver = Identity { gpu_uuids: vec!["GPU-1".into()], ..identity() };
+    attempt(&mut machine.node(&relay), with_driver).await.unwrap_err();
     // The relay takes the kept one no more.
     relay.refuse(Problem::new(Code::Unauthenticated, "because"));
     let mut node = machine.node(&relay);
@@ -142,9 +144,11 @@ async fn a_join_that_waits_keeps_its_token_until_it_is_taken_no_more_or_a_person
     attempt(&mut node, identity()).await.unwrap();
     assert!(!kept.exists());
     let calls = relay.calls();
-    let of = |call: &Call| (call.bearer.clone(), call.body["csr"].to_string());
+    let of = |call: &Call| {
+        (call.bearer.clone(), [&call.body["csr"], &call.body["identity"]].map(Value::to_string))
+    };
     let [one, two, three, four, five] = calls.iter().map(of).collect::<Vec<_>>().try_into().unwrap();
-    assert_eq!((&one, &one), (&two, &three), "the same token and the same request");
+    assert_eq!((&one, &one), (&two, &three), "the same token, the same request, the same claim");
     assert!(four != three && five != four && four.0 != one.0 && five.0 != four.0);
 }
 

@@ -64,7 +64,7 @@ impl World {
 }
 
 async fn join(node: &mut Node) -> Result<(), Failure> {
-    join::attempt(node, Identity { serial: Some("SN-1".into()), ..Identity::default() }).await
+    join::attempt(node, Identity { serial: Some("SN-1".into()), ..Identity::default() }).await.map(drop)
 }
 
 fn proof(number: u8) -> Value {

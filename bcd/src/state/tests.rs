@@ -25,6 +25,7 @@ pub(crate) fn enrolled() -> Enrolled {
 }
 
 fn states() -> Vec<State> {
+    let identity = Identity { gpu_uuids: vec!["GPU-1".into()], ..Identity::default() };
     let deferred = Deferred {
         join_request_id: JoinRequestId::derive(&[3; 32]),
         tenant_id: "t".into(),
@@ -35,7 +36,7 @@ fn states() -> Vec<State> {
     vec![
         State::New,
         State::Joining(joining()),
-        State::Waiting(Waiting::new(joining(), deferred, Timestamp::from_seconds(10))),
+        State::Waiting(Waiting::new(joining(), identity, deferred, Timestamp::from_seconds(10))),
         State::Enrolled(enrolled()),
         State::Final(Final {
             exit: 15,
