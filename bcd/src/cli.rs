@@ -301,7 +301,7 @@ async fn run(flags: &Flags, settings: Settings) -> Result<Exit, Failure> {
         let tokens = Sources::new(settings.token_file.as_ref(), variable, io::empty())?;
         Ok((settings, Sources { input: tokens.input.and_then(|_| input.clone()), ..tokens }))
     };
-    Ok(daemon::run(node, Notifier::new(variable), &reload).await)
+    Ok(daemon::run(node, Notifier::of_environment(), &reload).await)
 }
 
 async fn status(settings: &Settings, json: bool) -> Result<Exit, Failure> {

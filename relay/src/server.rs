@@ -30,6 +30,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
+mod manager;
 mod upkeep;
 
 /// Why the relay can't serve. Each says what to do about it.
@@ -185,7 +186,12 @@ impl Relay {
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
             .map_err(ServeError::file("writing", &listen))?;
         announce(&relay, &app.url, &trust_domain);
-        serve::serve(app, listener, tls, stop).await;
+        manager::ready();
+        tokio::select! {
+            () = serve::serve(app, listener, tls, stop) => {}
+            () = manager::watch() => {}
+        }
+        manager::stopping();
         tracing::info!("draining");
         drop(upkeep);
         let _ = std::fs::remove_file(&listen);

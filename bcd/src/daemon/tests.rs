@@ -4,6 +4,7 @@
 use super::*;
 use crate::testing::{Machine, Relay};
 use nix::sys::signal::{Signal as Number, raise};
+use sd_notify::NotifyState;
 use shared::problem::{Problem, Reason};
 use std::os::unix::net::UnixDatagram;
 
@@ -20,12 +21,12 @@ impl Manager {
         Self { socket, path }
     }
     fn notifier(&self) -> Notifier {
-        let path = self.path.display().to_string();
-        Notifier::new(move |name| match name {
-            "NOTIFY_SOCKET" => Some(path.clone()),
-            "WATCHDOG_USEC" => Some("200000".into()),
-            _ => None,
-        })
+        let (socket, path) = (UnixDatagram::unbound().unwrap(), self.path.clone());
+        let tell = move |state: &[NotifyState<'_>]| {
+            let text: Vec<String> = state.iter().map(ToString::to_string).collect();
+            socket.send_to(text.join("\n").as_bytes(), &path).map(drop)
+        };
+        Notifier::told_by(tell, Some(Duration::from_millis(200)))
     }
     /// Everything that it was told since it was last asked.
     fn heard(&self) -> Vec<String> {
@@ -100,7 +101,7 @@ async fn a_ban_ends_the_daemon_with_its_code_and_again_after_a_restart() {
     let reload = || Ok((machine.settings(&relay), machine.sources()));
     for _ in 0..2 {
         relay.refuse(Problem::refused(Reason::NodeBanned, "by an admin"));
-        let exit = run(node(&machine, &relay), Notifier::new(|_| None), &reload).await;
+        let exit = run(node(&machine, &relay), Notifier::of_environment(), &reload).await;
         assert_eq!(exit, Exit::Banned);
     }
     assert_eq!(relay.calls().len(), 2, "each asks once");
