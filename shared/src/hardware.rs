@@ -86,12 +86,25 @@ impl Claim {
 /// A canonical UUID with its first three fields in the other byte order; `None` if it is no canonical UUID.
 #[must_use]
 pub fn swapped_uuid(uuid: &str) -> Option<String> {
-    let digits: Vec<u8> = uuid.bytes().filter(|digit| *digit != b'-').collect();
-    let digits: &[u8; 32] = digits.as_slice().try_into().ok()?;
+    let digits: String = uuid.chars().filter(|digit| *digit != '-').collect();
+    canonical_uuid(&swapped_digits(&digits)?)
+}
+
+/// One value for both byte orders of a canonical UUID: the lesser of them. What is no canonical UUID stays as it is.
+#[must_use]
+pub fn uuid_in_one_order(uuid: &str) -> String {
+    match swapped_uuid(uuid) {
+        Some(swapped) if swapped.as_str() < uuid => swapped,
+        _ => uuid.to_owned(),
+    }
+}
+
+/// The 32 digits of a UUID with its first three fields in the other byte order; `None` if they are not as many.
+fn swapped_digits(digits: &str) -> Option<String> {
+    let digits: &[u8; 32] = digits.as_bytes().try_into().ok()?;
     let byte = |at: usize| digits.get(2 * at..2 * at + 2).unwrap_or_default();
     let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
-    let swapped: Vec<u8> = order.into_iter().flat_map(byte).copied().collect();
-    canonical_uuid(std::str::from_utf8(&swapped).ok()?)
+    String::from_utf8(order.into_iter().flat_map(byte).copied().collect()).ok()
 }
 
 /// The whole claim, judged by form: what pins and identity rows are compared with.

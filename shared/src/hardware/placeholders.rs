@@ -1,8 +1,11 @@
 //! The values that vendors leave at their default: one table, each row with the source it was seen in.
 //!
-//! Compared after folding: lower case, only letters and digits left. A value of one repeated character (zeros, F, X)
+//! Compared after folding: lower case, only letters and digits left; a UUID in both byte orders, so that a row stands for
+//! both. A value of one repeated character (zeros, F, X)
 //! is a placeholder by rule and needs no row, up to [`LONGEST_FILLER`]. A row is a whole value, never a part of one: a
 //! real serial may well contain `1234`.
+
+use super::swapped_digits;
 
 /// What kind of value a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +40,6 @@ const SPEC_NOT_SET: &str = "SMBIOS 3.7, 7.2.1: all ones, the ID is not set";
 /// Found on more than one computer by a vendor of inventory software.
 const CAPA: &str = "CapaSystems, CapaInstaller documentation, page Non-Unique UUID";
 const HAY: &str = "A. C. Hay, SMBIOS UUID FAIL (2012), read from real computers";
-const SWAPPED: &str = "the row above in the byte order of the other SMBIOS versions";
 const HWDB: &str = "systemd, hwdb.d/20-dmi-id.hwdb, mostly meaningless names (AMI's and ASUS' defaults)";
 const DMIDECODE: &str = "dmidecode and sysfs, words printed for a value that is not there";
 const ASUS: &str = "lshw and dmidecode reports of ASUS boards (P4C800, P5V, A8N) in public bug trackers";
@@ -47,16 +49,14 @@ const AGENTS: &str = "in the filter lists of several public inventory agents (su
 /// The longest value of one repeated character that is a default, in bytes: SMBIOS before 2.7 limits strings to 64.
 const LONGEST_FILLER: usize = 64;
 
-/// Every known default value.
+/// Every known default value. A UUID stands in one byte order.
 pub const PLACEHOLDERS: &[Placeholder] = &[
     uuid("00000000000000000000000000000000", SPEC_NO_ID),
     uuid("ffffffffffffffffffffffffffffffff", SPEC_NOT_SET),
     uuid("03000200040005000006000700080009", CAPA),
-    uuid("00020003000400050006000700080009", CAPA),
     uuid("58585858585858585858585858585858", HAY),
     uuid("fefefefefefefefefefefefefefefefe", CAPA),
     uuid("07090201010303010807060504030201", CAPA),
-    uuid("01020907030101030807060504030201", SWAPPED),
     uuid("56f49712ffffffffffffffffffffffff", CAPA),
     uuid("93309712ffffffffffffffffffffffff", CAPA),
     uuid("50fb9712ffffffffffffffffffffffff", CAPA),
@@ -66,9 +66,7 @@ pub const PLACEHOLDERS: &[Placeholder] = &[
     uuid("8e275844178f44a8aceba7d7e5178c63", CAPA),
     uuid("890e2d14cacd45d1ae66bc80e8bfeb0f", CAPA),
     uuid("000102030405060708090a0b0c0d0e0f", AGENTS),
-    uuid("030201000504070608090a0b0c0d0e0f", SWAPPED),
     uuid("deadbeefdeadbeefdeadbeefdeadbeef", AGENTS),
-    uuid("efbeaddeaddeefbedeadbeefdeadbeef", SWAPPED),
     text("tobefilledbyoem", HWDB),
     text("defaultstring", HWDB),
     text("oem", HWDB),
@@ -147,8 +145,10 @@ pub const PLACEHOLDERS: &[Placeholder] = &[
 /// Whether the value, folded, is a default.
 pub(super) fn is_placeholder(kind: PlaceholderKind, value: &str) -> bool {
     let folded = fold(value);
+    let swapped = if kind == PlaceholderKind::Uuid { swapped_digits(&folded) } else { None };
+    let is = |row: &Placeholder| row.folded == folded || swapped.as_deref() == Some(row.folded);
     folded.is_empty()
-        || PLACEHOLDERS.iter().any(|row| row.kind == kind && row.folded == folded)
+        || PLACEHOLDERS.iter().any(|row| row.kind == kind && is(row))
         || ((2..=LONGEST_FILLER).contains(&folded.len()) && one_character(&folded))
 }
 

@@ -120,6 +120,14 @@ fn every_row_is_folded_and_sourced() {
         assert!(row.folded.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()), "{row:?}");
         assert!(!row.source.is_empty(), "{row:?}");
         assert!(placeholders::is_placeholder(row.kind, row.folded), "{row:?}");
+        let swapped = (row.kind == PlaceholderKind::Uuid).then(|| swapped_digits(row.folded).unwrap());
+        if let Some(swapped) = swapped {
+            assert!(placeholders::is_placeholder(row.kind, &swapped), "{row:?} in the other byte order");
+            assert!(
+                swapped == row.folded || !values.iter().any(|other| *other == swapped),
+                "{row:?} is there twice"
+            );
+        }
     }
 }
 
@@ -152,6 +160,11 @@ fn a_uuid_in_the_other_byte_order_is_recognised() {
     assert!(Claim::Usable(one.into()).is_swapped(other));
     assert!(!Claim::Usable(one.into()).is_swapped(one));
     assert!(!Claim::Placeholder(one.into()).is_swapped(other));
+    for uuid in [one, other] {
+        assert_eq!(uuid_in_one_order(uuid), other, "the lesser of the two");
+    }
+    assert_eq!(uuid_in_one_order("what is none"), "what is none");
     let same = "00000000-0000-0000-8899-aabbccddeeff";
+    assert_eq!(uuid_in_one_order(same), same);
     assert!(!Claim::Usable(same.into()).is_swapped(same), "what reads the same both ways is not swapped");
 }
