@@ -138,7 +138,11 @@ fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) 
 
 fn taken(incumbent: &Incumbent, remedy: &str) -> Problem {
     let kind = incumbent.identity.kind.as_str();
-    let detail = format!("The machine's {kind} is held by the live node {}{remedy}.", incumbent.node);
+    let orders = match incumbent.identity.kind {
+        IdentityKind::ProductUuid => " (in either byte order)",
+        IdentityKind::Key | IdentityKind::Serial | IdentityKind::EndorsementKey => "",
+    };
+    let detail = format!("The machine's {kind}{orders} is held by the live node {}{remedy}.", incumbent.node);
     Problem::refused(Reason::IdentityTaken, detail)
 }
 

@@ -3,20 +3,28 @@
 
 use super::{StoreError, Tx, Value};
 use crate::facts::IdentityKind;
-use shared::{api::join_requests::SharedIdentifier, hardware::Machine, id::NodeId};
+use shared::{
+    api::join_requests::SharedIdentifier,
+    hardware::{Machine, swapped_uuid},
+    id::NodeId,
+};
 
 const NOTE: &str = "INSERT INTO identifiers (tenant_id, kind, value, holder) SELECT $1, column1, column2, $2 \
     FROM (VALUES ($3, $4), ($5, $6), ($7, $8), ($9, $10), ($11, $12), ($13, $14), ($15, $16), ($17, $18)) AS slots \
     WHERE column2 <> '' ON CONFLICT (tenant_id, kind, value, holder) DO NOTHING";
-const OF_NODE: &str = "SELECT value FROM identifiers WHERE holder = $1 AND kind = $2 ORDER BY value LIMIT 1";
+const OF_HOLDER: &str =
+    "SELECT value FROM identifiers WHERE holder = $1 AND kind = $2 ORDER BY value LIMIT 1";
 const FORGET: &str = "DELETE FROM identifiers WHERE holder = $1";
-const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM identifiers mine JOIN identifiers o \
-    ON o.tenant_id = mine.tenant_id AND o.kind = mine.kind AND o.value = mine.value AND o.holder <> mine.holder \
-    WHERE mine.holder = $1 AND ($2 = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.holder AND n.pool_id = $2) \
+// What the holder says, and its product UUID in the other byte order.
+const SHARED: &str = "SELECT o.holder, o.kind, o.value FROM ( \
+    SELECT tenant_id, kind, value FROM identifiers WHERE holder = $1 \
+    UNION SELECT tenant_id, kind, $3 FROM identifiers WHERE holder = $1 AND kind = 'productUuid') mine \
+    JOIN identifiers o ON o.tenant_id = mine.tenant_id AND o.kind = mine.kind AND o.value = mine.value \
+    WHERE o.holder <> $1 AND ($2 = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.holder AND n.pool_id = $2) \
     OR EXISTS (SELECT 1 FROM join_requests r WHERE r.id = o.holder AND r.pool_id = $2)) \
     ORDER BY o.holder DESC, o.kind, o.value LIMIT 100";
 
-pub(super) const STATEMENTS: &[&str] = &[NOTE, OF_NODE, FORGET, SHARED];
+pub(super) const STATEMENTS: &[&str] = &[NOTE, OF_HOLDER, FORGET, SHARED];
 
 /// How many rows a statement writes.
 const SLOTS: usize = 8;
@@ -69,7 +77,7 @@ pub async fn of_node(
     node: &NodeId,
     kind: IdentityKind,
 ) -> Result<Option<String>, StoreError> {
-    let row = tx.fetch_optional(OF_NODE, &[node.as_str().into(), kind.as_str().into()]).await?;
+    let row = tx.fetch_optional(OF_HOLDER, &[node.as_str().into(), kind.as_str().into()]).await?;
     row.map(|row| row.text("value")).transpose()
 }
 
@@ -81,7 +89,7 @@ pub async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<(), StoreError> {
     tx.execute(FORGET, &[holder.into()]).await.map(drop)
 }
 
-/// Who of the same tenant, or of this pool alone, says the same as this holder: at most 100, nodes before join requests, of
+/// Who of the same tenant, or of this pool alone, says the same as this holder, a product UUID in either byte order: at most 100, nodes before join requests, of
 /// which there may be many.
 ///
 /// # Errors
@@ -91,7 +99,13 @@ pub async fn shared_with(
     holder: &str,
     pool: Option<&str>,
 ) -> Result<Vec<SharedIdentifier>, StoreError> {
-    let rows = tx.fetch_all(SHARED, &[holder.into(), pool.unwrap_or("").into()]).await?;
+    let uuid =
+        tx.fetch_optional(OF_HOLDER, &[holder.into(), IdentityKind::ProductUuid.as_str().into()]).await?;
+    let uuid = uuid.map(|row| row.text("value")).transpose()?;
+    // An empty value is nobody's.
+    let swapped = uuid.as_deref().and_then(swapped_uuid).unwrap_or_default();
+    let args = [holder.into(), pool.unwrap_or("").into(), (&swapped).into()];
+    let rows = tx.fetch_all(SHARED, &args).await?;
     let found = rows.iter().map(|row| {
         Ok(SharedIdentifier { id: row.text("holder")?, kind: row.text("kind")?, value: row.text("value")? })
     });

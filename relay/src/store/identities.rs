@@ -1,14 +1,25 @@
 //! The tables `identities` (which live node holds an identity at a site), `suspended_identities` (what a banned one held)
 //! and `bans` (what a ban covers).
+//!
+//! A product UUID is one identity in both byte orders (SMBIOS before and from 2.6, BMCs, versions of a BIOS). It is written
+//! in one of them ([`uuid_in_one_order`]), so that two machines that claim it in either order at once meet at the primary
+//! key as those do that claim it alike, and a ban or an unban covers both. It is looked for in both, which also finds what
+//! was written before that, and answered as it was asked for. What a machine claimed stands as it is in its node's row.
 
 use super::{Row, StoreError, Tx, Value};
 use crate::facts::{Held, Identity, IdentityKind};
-use shared::{api::node::MAX_ENDORSEMENT_KEYS, id::NodeId};
+use shared::{
+    api::node::MAX_ENDORSEMENT_KEYS,
+    hardware::{swapped_uuid, uuid_in_one_order},
+    id::NodeId,
+};
+use std::borrow::Cow;
 
 // The two IN are what SQLite finds the rows by: by the pairs alone it would read all identities of the site.
 const LOCK: &str = "SELECT i.kind, i.value, i.node_id FROM identities i \
-    WHERE i.site_id = $1 AND i.kind IN ($2, $4, $6) AND i.value IN ($3, $5, $7) AND ((i.kind = $2 AND i.value = $3) \
-    OR (i.kind = $4 AND i.value = $5) OR (i.kind = $6 AND i.value = $7)) ORDER BY i.kind, i.value";
+    WHERE i.site_id = $1 AND i.kind IN ($2, $4, $6, $8) AND i.value IN ($3, $5, $7, $9) AND ((i.kind = $2 AND i.value = $3) \
+    OR (i.kind = $4 AND i.value = $5) OR (i.kind = $6 AND i.value = $7) OR (i.kind = $8 AND i.value = $9)) \
+    ORDER BY i.kind, i.value";
 const INSERT: &str = "INSERT INTO identities (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value) DO NOTHING";
 const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind = $2 AND value = $3";
@@ -28,9 +39,9 @@ const FREE_OTHER_KEYS: &str = "DELETE FROM identities WHERE node_id = $1 AND kin
 // What a machine only claims is banned for the tenant whose node it was: nobody bans another's machines by claiming to be
 // one of them.
 const BANNED: &str = "SELECT b.node_id FROM bans b JOIN nodes n ON n.id = b.node_id WHERE b.site_id = $1 \
-    AND b.kind IN ('key', 'ekSha256', 'productUuid', 'serial') AND b.value IN ($2, $3, $5, $6) \
+    AND b.kind IN ('key', 'ekSha256', 'productUuid', 'serial') AND b.value IN ($2, $3, $5, $6, $7) \
     AND ((b.kind = 'key' AND b.value = $2) OR (b.kind = 'ekSha256' AND b.value = $3) OR (n.tenant_id = $4 \
-    AND ((b.kind = 'productUuid' AND b.value = $5) OR (b.kind = 'serial' AND b.value = $6)))) LIMIT 1";
+    AND ((b.kind = 'productUuid' AND b.value IN ($5, $7)) OR (b.kind = 'serial' AND b.value = $6)))) LIMIT 1";
 const INSERT_BAN: &str = "INSERT INTO bans (site_id, kind, value, node_id) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (site_id, kind, value, node_id) DO NOTHING";
 const LIFT_BAN: &str = "DELETE FROM bans WHERE node_id = $1";
@@ -53,21 +64,30 @@ pub(super) const STATEMENTS: &[&str] = &[
     LIFT_BAN,
 ];
 
-/// The most identities that a machine has: an endorsement key, a key, and a product UUID or serial.
-const MOST: usize = 3;
+/// The most values that a machine's identities are looked for by: an endorsement key, a key, and a product UUID in both
+/// byte orders or a serial.
+const MOST: usize = 4;
 
-/// Who holds a machine's identities, the rows locked until the transaction ends.
+/// Who holds a machine's identities, the rows locked until the transaction ends. A product UUID that is held in the other
+/// byte order is answered as it is wanted.
 ///
 /// # Errors
 /// The store's.
 pub async fn lock(tx: &mut Tx<'_>, site: &str, wanted: &[Identity]) -> Result<Vec<Held>, StoreError> {
     let mut args = vec![Value::from(site)];
+    let swapped: Vec<(&str, String)> = wanted.iter().filter_map(in_other_order).collect();
     let slots = wanted.iter().map(|identity| (identity.kind.as_str(), identity.value.as_str()));
+    let slots = slots.chain(swapped.iter().map(|(kind, value)| (*kind, value.as_str())));
     for (kind, value) in slots.chain(std::iter::repeat(("", ""))).take(MOST) {
         args.extend([Value::from(kind), value.into()]);
     }
     let rows = tx.lock_all(LOCK, &args).await?;
-    rows.iter().map(|row| Ok(Held { identity: identity(row)?, node: row.parsed("node_id")? })).collect()
+    let held = rows.iter().map(|row| {
+        let found = identity(row)?;
+        let asked = wanted.iter().find(|asked| asked.kind == found.kind && written(asked) == written(&found));
+        Ok(Held { identity: asked.cloned().unwrap_or(found), node: row.parsed("node_id")? })
+    });
+    held.collect()
 }
 
 /// Locks what a node holds until the transaction ends.
@@ -88,11 +108,11 @@ pub async fn hold(
     identity: &Identity,
     node: &NodeId,
 ) -> Result<bool, StoreError> {
-    let (kind, value) = (identity.kind.as_str(), identity.value.as_str());
-    if tx.execute(INSERT, &[site.into(), kind.into(), value.into(), node.as_str().into()]).await? == 1 {
+    let (kind, value) = (identity.kind.as_str(), written(identity));
+    if tx.execute(INSERT, &[site.into(), kind.into(), (&*value).into(), node.as_str().into()]).await? == 1 {
         return Ok(true);
     }
-    let holder = tx.fetch_optional(HOLDER, &[site.into(), kind.into(), value.into()]).await?;
+    let holder = tx.fetch_optional(HOLDER, &[site.into(), kind.into(), (&*value).into()]).await?;
     Ok(holder.map(|row| row.text("node_id")).transpose()?.as_deref() == Some(node.as_str()))
 }
 
@@ -188,7 +208,8 @@ pub struct Claimed<'a> {
 /// The store's.
 pub async fn banned(tx: &mut Tx<'_>, site: &str, claimed: Claimed<'_>) -> Result<Option<NodeId>, StoreError> {
     let Claimed { key_sha256, tenant_id, product_uuid, serial, ek_sha256 } = claimed;
-    let args = [site, key_sha256, ek_sha256, tenant_id, product_uuid, serial].map(Value::from);
+    let swapped = swapped_uuid(product_uuid).unwrap_or_default();
+    let args = [site, key_sha256, ek_sha256, tenant_id, product_uuid, serial, &swapped].map(Value::from);
     tx.fetch_optional(BANNED, &args).await?.map(|row| row.parsed("node_id")).transpose()
 }
 
@@ -202,8 +223,8 @@ pub async fn ban(
     identity: &Identity,
     node: &NodeId,
 ) -> Result<bool, StoreError> {
-    let row =
-        [site.into(), identity.kind.as_str().into(), identity.value.as_str().into(), node.as_str().into()];
+    let value = written(identity);
+    let row = [site.into(), identity.kind.as_str().into(), (&*value).into(), node.as_str().into()];
     Ok(tx.execute(INSERT_BAN, &row).await? == 1)
 }
 
@@ -213,6 +234,22 @@ pub async fn ban(
 /// The store's.
 pub async fn lift_ban(tx: &mut Tx<'_>, node: &NodeId) -> Result<bool, StoreError> {
     Ok(tx.execute(LIFT_BAN, &[node.as_str().into()]).await? > 0)
+}
+
+/// An identity's value as it is written.
+fn written(identity: &Identity) -> Cow<'_, str> {
+    match identity.kind {
+        IdentityKind::ProductUuid => Cow::Owned(uuid_in_one_order(&identity.value)),
+        IdentityKind::Key | IdentityKind::Serial | IdentityKind::EndorsementKey => {
+            Cow::Borrowed(&identity.value)
+        }
+    }
+}
+
+/// A product UUID in the other byte order.
+fn in_other_order(identity: &Identity) -> Option<(&'static str, String)> {
+    let swapped = swapped_uuid(&identity.value).filter(|_| identity.kind == IdentityKind::ProductUuid);
+    Some((identity.kind.as_str(), swapped?))
 }
 
 fn identity(row: &Row) -> Result<Identity, StoreError> {

@@ -19,6 +19,7 @@ mod requests;
 mod secrecy;
 mod signs;
 mod storm;
+mod swapped;
 mod tpm;
 mod trust;
 

@@ -286,7 +286,7 @@ async fn a_thousand_requests_are_listed_in_pages(database: Database) {
 }
 
 /// A pool of another tenant on the platform's site.
-async fn foreign_pool(relay: &LocalRelay) -> String {
+pub(super) async fn foreign_pool(relay: &LocalRelay) -> String {
     relay.call("iam/tenants/create", &json!({"tenantId": "acme", "idempotencyKey": "t"})).await;
     let pool = json!({"tenantId": "acme", "poolId": "acme-a", "siteId": "default", "idempotencyKey": "p"});
     relay.call("compute/pools/create", &pool).await;
