@@ -18,7 +18,7 @@ use crate::{
     call::{Call, Caller, no_credential, unauthenticated},
     context::Context,
     fault::Fault,
-    join::standing,
+    join::{signs, standing},
     store::join_tokens,
 };
 use axum::{
@@ -36,7 +36,7 @@ use http::{
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::{
     api::Access,
-    problem::{Code, Problem},
+    problem::{Code, Problem, Reason},
     token::JoinToken,
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
@@ -154,7 +154,7 @@ async fn run(
         // Only now: what ends while a slow body comes has ended.
         now: app.relay.clock.now(),
     };
-    let peer = call.caller.peer();
+    let machine = matches!(call.caller, Caller::Peer(_)).then(|| call.clone());
     // A task of its own: a client that goes away does not stop a change half-way through its answer.
     let running = app.clone();
     let task = tokio::spawn(async move {
@@ -165,11 +165,8 @@ async fn run(
         }
     });
     let mut answer = task.await.map_err(Fault::internal("running a method"))?;
-    // Who the caller is comes before what it said.
-    if let (Some(peer), true) = (peer, is(&answer, Code::InvalidInput)) {
-        let known =
-            app.relay.store.glance("node.known", peer, |tx, peer| Box::pin(standing::known(tx, peer)));
-        answer = known.await.and(answer);
+    if let Some(call) = machine {
+        answer = of_machine(&call, answer).await;
     }
     if answer.is_ok() {
         record::changed(&method, &arrival.request_id, &caller);
@@ -177,6 +174,20 @@ async fn run(
     // A certificate or token that counts no more shows only in the store.
     if is(&answer, Code::Unauthenticated) {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
+    }
+    answer
+}
+
+/// The answer to a machine: who it is comes before what it said. One whose certificate was overtaken may be a copy.
+async fn of_machine(call: &Call, mut answer: Result<Vec<u8>, Fault>) -> Result<Vec<u8>, Fault> {
+    let peer = call.peer()?;
+    if is(&answer, Code::InvalidInput) {
+        let known =
+            call.relay.store.glance("node.known", peer, |tx, peer| Box::pin(standing::known(tx, peer)));
+        answer = known.await.and(answer);
+    }
+    if matches!(&answer, Err(Fault::Problem(problem)) if problem.reason == Some(Reason::Superseded)) {
+        signs::note_overtaken(call, peer).await?;
     }
     answer
 }

@@ -7,7 +7,6 @@
 use super::{
     evidence::{self, Evidence},
     issue::{self, Order},
-    signs,
     standing::{self, Standing},
     submit, trust,
 };
@@ -27,7 +26,6 @@ use shared::{
     api::node::{JoinAnswer, RenewInput, Trust},
     csr::CertificateRequest,
     hex,
-    problem::Reason,
 };
 
 struct Renewal<'a> {
@@ -58,15 +56,10 @@ pub async fn renew(call: &Call, input: &RenewInput) -> Result<JoinAnswer, Fault>
         key_sha256: hex::encode(&request.key.digest()),
         request,
     };
-    let renewed = call
-        .relay
+    call.relay
         .store
         .transact("node.renew", renewal, |tx, renewal| Box::pin(judge_and_renew(tx, renewal)))
-        .await;
-    if matches!(&renewed, Err(Fault::Problem(problem)) if problem.reason == Some(Reason::Superseded)) {
-        signs::note_late_renewal(call, call.peer()?).await?;
-    }
-    renewed
+        .await
 }
 
 /// What a node must show that has proved an endorsement key and comes with another key than it has.

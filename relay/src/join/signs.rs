@@ -1,7 +1,7 @@
 //! Signs that a node is not what it was, or is two: told to people by event and condition, never a reason to stop it.
 //!
 //! A copied disk is two machines with one key. They show by a boot id that comes back after another one was seen, and by
-//! a renewal from a certificate whose successor is in use. Addresses say nothing: machines move.
+//! a call with a certificate, however old, of which a later one is in use. Addresses say nothing: machines move.
 
 use crate::{
     ca::PeerCertificate,
@@ -20,8 +20,7 @@ use shared::{hardware::Machine, id::NodeId};
 
 /// How many boot ids before the present one are remembered.
 const MAX_EARLIER: usize = 8;
-/// How long after its successor was first used an old certificate may still ask for a renewal, in seconds: a retry that
-/// crossed the answer.
+/// How long after a later one was first used an old certificate may still call, in seconds: a retry that crossed the answer.
 const CROSSING_SECONDS: i64 = 120;
 
 /// What a boot id says.
@@ -137,30 +136,37 @@ async fn suspect_clone(tx: &mut Tx<'_>, call: &Call, known: &Signs, message: &st
     Ok(())
 }
 
-/// Notes that the certificate before the one in use asks for a renewal, where the one in use has been used for a while.
+/// Notes that a certificate called, and was refused as superseded, of which a later one has been in use for a while. In a
+/// transaction of its own: that of the call was rolled back.
 ///
 /// # Errors
 /// The store's.
-pub async fn note_late_renewal(call: &Call, peer: &PeerCertificate) -> Result<(), Fault> {
-    call.relay
-        .store
-        .transact("node.signs", (call, peer), |tx, (call, peer)| Box::pin(note_late(tx, call, peer)))
-        .await
+pub async fn note_overtaken(call: &Call, peer: &PeerCertificate) -> Result<(), Fault> {
+    let store = &call.relay.store;
+    // Who calls again and again is told of once, and changes nothing then.
+    if !store
+        .read("node.overtaken", (call, peer), |tx, (call, peer)| Box::pin(is_news(tx, call, peer)))
+        .await?
+    {
+        return Ok(());
+    }
+    store.transact("node.signs", (call, peer), |tx, (call, peer)| Box::pin(note_copy(tx, call, peer))).await
 }
 
-async fn note_late(tx: &mut Tx<'_>, call: &Call, peer: &PeerCertificate) -> Result<(), Fault> {
+async fn is_news(tx: &mut Tx<'_>, call: &Call, peer: &PeerCertificate) -> Result<bool, Fault> {
+    let used_by = call.now.plus_seconds(-CROSSING_SECONDS);
+    Ok(certificates::overtaken(tx, &peer.serial, &peer.node, used_by).await?
+        && !node_conditions::has(tx, &peer.node, CLONE_SUSPECTED).await?)
+}
+
+async fn note_copy(tx: &mut Tx<'_>, call: &Call, peer: &PeerCertificate) -> Result<(), Fault> {
     identities::lock_of(tx, &peer.node).await?;
     let Some(known) = nodes::lock_signs(tx, &peer.node).await? else { return Ok(()) };
-    let Some(node) = nodes::find(tx, &peer.node).await? else { return Ok(()) };
-    if node.previous_serial.as_ref() != Some(&peer.serial) {
+    if !is_news(tx, call, peer).await? {
         return Ok(());
     }
-    let used = certificates::first_used(tx, &node.current_serial).await?;
-    if used.is_none_or(|used| call.now < used.plus_seconds(CROSSING_SECONDS)) {
-        return Ok(());
-    }
-    let message = "a renewal was asked for with a certificate whose successor is in use: two machines share this node's \
-        key, or one was set back to an older state";
+    let message = "a certificate called of which a later one is in use: two machines share this node's key, or one was set \
+        back to an older state";
     suspect_clone(tx, call, &known, message).await
 }
 

@@ -13,7 +13,13 @@ const INSERT: &str = "INSERT INTO certificates (serial, node_id, generation, iss
 const FIND: &str = "SELECT serial, node_id, generation, issuer, certificate, chain, csr_sha256, key_sha256, trust, \
     not_before, not_after FROM certificates WHERE serial = $1";
 const USED: &str = "UPDATE certificates SET first_used_at = $2 WHERE serial = $1 AND first_used_at IS NULL";
-const FIRST_USED: &str = "SELECT first_used_at FROM certificates WHERE serial = $1";
+// What was issued in the same second counts as issued later: between its renewals a node waits longer.
+const OVERTAKEN: &str = "SELECT later.serial FROM certificates old \
+    JOIN nodes n ON n.id = old.node_id AND n.generation = old.generation AND n.state = 'live' \
+    JOIN certificates later ON later.node_id = old.node_id AND later.generation = old.generation \
+    AND later.serial <> old.serial AND later.not_before >= old.not_before \
+    WHERE old.serial = $1 AND old.node_id = $2 AND old.serial <> n.current_serial \
+    AND old.serial <> COALESCE(n.next_serial, '') AND later.first_used_at <= $3 LIMIT 1";
 const FIND_JOIN: &str =
     "SELECT node_id, serial, generation FROM joins WHERE token_id = $1 AND csr_sha256 = $2";
 const INSERT_JOIN: &str = "INSERT INTO joins (token_id, csr_sha256, node_id, serial, generation, remote_address, \
@@ -28,7 +34,7 @@ const FORGET: &str = "DELETE FROM certificates WHERE not_after < $1 AND serial N
     (SELECT current_serial FROM nodes) AND serial NOT IN (SELECT serial FROM joins)";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, FIND, USED, FIRST_USED, FIND_JOIN, INSERT_JOIN, RESERIAL_JOIN, REVOKED, FORGET];
+    &[INSERT, FIND, USED, OVERTAKEN, FIND_JOIN, INSERT_JOIN, RESERIAL_JOIN, REVOKED, FORGET];
 
 /// A certificate as it was issued.
 #[derive(Clone, Debug)]
@@ -105,13 +111,19 @@ pub async fn used(tx: &mut Tx<'_>, serial: &str, now: Timestamp) -> Result<(), S
     tx.execute(USED, &[serial.into(), now.into()]).await.map(drop)
 }
 
-/// When a certificate was first used, as far as that was noted.
+/// Whether a certificate is one of a live node's that counts no more, of the node's present generation, and one that was
+/// issued after it was in use at `used_by` or before.
 ///
 /// # Errors
 /// The store's.
-pub async fn first_used(tx: &mut Tx<'_>, serial: &str) -> Result<Option<Timestamp>, StoreError> {
-    let row = tx.fetch_optional(FIRST_USED, &[serial.into()]).await?;
-    row.map(|row| row.maybe_time("first_used_at")).transpose().map(Option::flatten)
+pub async fn overtaken(
+    tx: &mut Tx<'_>,
+    serial: &str,
+    node: &NodeId,
+    used_by: Timestamp,
+) -> Result<bool, StoreError> {
+    let args = [serial.into(), node.as_str().into(), used_by.into()];
+    Ok(tx.fetch_optional(OVERTAKEN, &args).await?.is_some())
 }
 
 /// The join that this token and request named, if it was admitted.

@@ -11,13 +11,14 @@ pub const IDENTITY_DRIFT: &str = "identityDrift";
 const SET: &str = "INSERT INTO node_conditions (node_id, type, message, since) VALUES ($1, $2, $3, $4) \
     ON CONFLICT (node_id, type) DO NOTHING";
 const SAY: &str = "UPDATE node_conditions SET message = $3 WHERE node_id = $1 AND type = $2";
+const HAS: &str = "SELECT type FROM node_conditions WHERE node_id = $1 AND type = $2";
 const CLEAR: &str = "DELETE FROM node_conditions WHERE node_id = $1 AND type = $2";
 const CLEAR_ALL: &str = "DELETE FROM node_conditions WHERE node_id = $1";
 const OF_PAGE: &str = "SELECT c.node_id, c.type, c.message, c.since FROM node_conditions c \
     JOIN nodes n ON n.id = c.node_id WHERE n.pool_id = $1 AND c.node_id >= $2 AND c.node_id <= $3 \
     ORDER BY c.node_id, c.type";
 
-pub(super) const STATEMENTS: &[&str] = &[SET, SAY, CLEAR, CLEAR_ALL, OF_PAGE];
+pub(super) const STATEMENTS: &[&str] = &[SET, SAY, HAS, CLEAR, CLEAR_ALL, OF_PAGE];
 
 /// Sets a condition, or changes what it says; says whether the node did not have it before.
 ///
@@ -36,6 +37,14 @@ pub async fn set(
     }
     tx.execute(SAY, &[node.as_str().into(), kind.into(), message.into()]).await?;
     Ok(false)
+}
+
+/// Whether a node has a condition.
+///
+/// # Errors
+/// The store's.
+pub async fn has(tx: &mut Tx<'_>, node: &NodeId, kind: &str) -> Result<bool, StoreError> {
+    Ok(tx.fetch_optional(HAS, &[node.as_str().into(), kind.into()]).await?.is_some())
 }
 
 /// Ends a condition.
