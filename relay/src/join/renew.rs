@@ -71,9 +71,15 @@ async fn evidence_of(
     let peer = call.peer()?;
     let node = call.relay.lookups.find(&call.relay.store, &peer.node).await?;
     // Who may not call need not prove anything: it is told why where all of it is judged.
-    let node = node
-        .filter(|node| matches!(standing::judge(&peer.serial, node), Ok(Standing::Current | Standing::Next)));
-    let bound = node.filter(|node| node.key_sha256 != hex::encode(&request.key.digest()));
+    let bound = node.filter(|node| {
+        let own = match standing::judge(&peer.serial, node) {
+            Ok(Standing::Current) => node.key_sha256.clone(),
+            // Its first use: from now on its key is the node's.
+            Ok(Standing::Next) => hex::encode(&peer.key_digest),
+            Ok(Standing::Other) | Err(_) => return false,
+        };
+        own != hex::encode(&request.key.digest())
+    });
     match bound.and_then(|node| Some((node.id, node.ek_sha256?))) {
         Some((node, ek)) => {
             let shown = (input.tpm.as_ref(), input.proof.as_ref());

@@ -17,6 +17,7 @@ on_both_databases!(
     only_the_same_endorsement_key_takes_a_node_over,
     a_ban_covers_the_endorsement_key,
     another_node_key_must_be_proved_at_a_renewal,
+    a_certificate_that_is_new_renews_by_its_own_key,
     a_proven_key_is_an_identifier,
     an_approved_machine_proves_its_key_again,
 );
@@ -278,6 +279,38 @@ async fn another_node_key_must_be_proved_at_a_renewal(database: Database) {
     let mut new = new;
     new.keep(&renewed);
     assert_eq!(new.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
+}
+
+async fn a_certificate_that_is_new_renews_by_its_own_key(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 9})).await;
+    for number in 1..=2 {
+        let (tpm, mut first) = (SimulatedTpm::new(), Machine::new(number));
+        join(&world.relay, &token, &mut first, &tpm).await;
+        let mut second = first.with_new_key();
+        let offer = tpm.offer(&second);
+        let mut renewal = json!({"csr": second.csr, "tpm": offer});
+        let asked = first.call(&world.relay, "node/renew", &renewal).await;
+        renewal["proof"] = tpm.answer(&second, &asked.body).unwrap();
+        let renewed = first.call(&world.relay, "node/renew", &renewal).await;
+        second.keep(&renewed);
+        // Its first use is a renewal: with the same key nothing is to be proved, with the one before everything is.
+        if number == 1 {
+            let again = second.renew(&world.relay).await;
+            assert_eq!(again.body["status"], "issued", "{}", again.body);
+            continue;
+        }
+        first.new_request();
+        let mut back = json!({"csr": first.csr});
+        assert_eq!(outcome(&second.call(&world.relay, "node/renew", &back).await), "tpmRequired");
+        back["tpm"] = tpm.offer(&first);
+        let asked = second.call(&world.relay, "node/renew", &back).await;
+        back["proof"] = tpm.answer(&first, &asked.body).unwrap();
+        let renewed = second.call(&world.relay, "node/renew", &back).await;
+        assert_eq!(renewed.body["status"], "issued", "{}", renewed.body);
+        first.keep(&renewed);
+        assert_eq!(first.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
+    }
 }
 
 async fn a_proven_key_is_an_identifier(database: Database) {
