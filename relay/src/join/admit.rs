@@ -113,7 +113,9 @@ async fn write_node(
         Some(_) if *reclaim => {
             nodes::rejoin(tx, certificate.generation, &joined).await?;
             nodes::replace_certificate(tx, node, &join.key_sha256, &certificate.serial).await?;
-            identities::free(tx, node).await?;
+            // Its endorsement keys stay: only a machine with one of them takes it over.
+            identities::free_claims(tx, node).await?;
+            identities::free_other_keys(tx, node, &join.key_sha256).await?;
         }
         Some(_) => {
             nodes::rejoin(tx, certificate.generation, &joined).await?;

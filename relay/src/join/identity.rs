@@ -39,8 +39,8 @@ pub struct Incumbent {
     pub tenant_id: String,
     /// Its pool.
     pub pool_id: String,
-    /// The endorsement key that it has proved.
-    pub ek_sha256: Option<String>,
+    /// The endorsement keys that it has proved: a TPM has several.
+    pub eks_sha256: Vec<String>,
     /// Whether it sent a heartbeat within [`ALIVE_SECONDS`].
     pub alive: bool,
 }
@@ -122,17 +122,11 @@ fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) 
             --allow-reclaim)";
         return Err(taken(incumbent, remedy));
     }
-    match &incumbent.ek_sha256 {
-        Some(ek) if newcomer.ek_sha256 == Some(ek) => Ok(false),
-        Some(_) => {
-            let detail = format!(
-                "The node {} has proved an endorsement key and is taken over by a machine that proves the same one only; \
-                 where its TPM was exchanged, release that node.",
-                incumbent.node
-            );
-            Err(Problem::refused(Reason::EndorsementKeyMismatch, detail))
-        }
-        None => Ok(incumbent.alive && !newcomer.pinned),
+    if incumbent.eks_sha256.is_empty() {
+        return Ok(incumbent.alive && !newcomer.pinned);
+    }
+    if newcomer.ek_sha256.is_some_and(|proved| incumbent.eks_sha256.iter().any(|ek| ek == proved)) {
+        return Ok(false);
     }
 }
 
@@ -165,12 +159,12 @@ mod tests {
             node: node(seed),
             tenant_id: tenant.into(),
             pool_id: pool.into(),
-            ek_sha256: None,
+            eks_sha256: Vec::new(),
             alive,
         }
     }
     fn with_ek(incumbent: Incumbent) -> Incumbent {
-        Incumbent { ek_sha256: Some("e".into()), ..incumbent }
+        Incumbent { eks_sha256: vec!["d".into(), "e".into()], ..incumbent }
     }
 
     #[test]
@@ -237,6 +231,11 @@ mod tests {
     }
 
     #[test]
+            (
+                Newcomer { ek_sha256: Some("d"), ..reclaiming },
+                vec![with_ek(uuid(2, "t", "p", true))],
+                reclaim(&[]),
+            ),
     fn what_another_tenant_holds_stays_theirs() {
         let foreign = incumbent(ProductUuid, 7, "u", "r", true);
         let collision = admission(HERE, std::slice::from_ref(&foreign)).unwrap();

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     call::{Call, unauthenticated},
     csr,
-    facts::{Held, NodeFacts, PoolFacts, TokenFacts},
+    facts::{Held, IdentityKind, NodeFacts, PoolFacts, TokenFacts},
     fault::Fault,
     store::{
         StoreError, Tx,
@@ -230,25 +230,36 @@ async fn load_incumbents(
     let mut ids: Vec<NodeId> = held.iter().map(|held| held.node.clone()).collect();
     ids.sort();
     ids.dedup();
-    let mut rows = Vec::with_capacity(ids.len());
+    let (mut rows, mut eks) = (Vec::with_capacity(ids.len()), Vec::new());
     for id in &ids {
         let row = nodes::lock(tx, id).await?.filter(|row| row.state == NodeState::Live);
         // The identity was read before the node was locked: it may have been let go meanwhile.
-        rows.push(row.ok_or(StoreError::Race)?);
+        let row = row.ok_or(StoreError::Race)?;
+        eks.push(proven_keys(tx, &row).await?);
+        rows.push(row);
     }
     let incumbents = held.into_iter().filter_map(|held| {
-        let row = rows.iter().find(|row| row.id == held.node)?;
+        let (row, eks) = rows.iter().zip(&eks).find(|(row, _)| row.id == held.node)?;
         let alive = row.last_heartbeat_at.is_some_and(|at| join.call.now < at.plus_seconds(ALIVE_SECONDS));
         Some(Incumbent {
             identity: held.identity,
             node: held.node,
             tenant_id: row.tenant_id.clone(),
             pool_id: row.pool_id.clone(),
-            ek_sha256: row.ek_sha256.clone(),
+            eks_sha256: eks.clone(),
             alive,
         })
     });
     Ok((incumbents.collect(), rows))
+}
+
+/// All endorsement keys that a node has proved. Its row names the last one, which is none that it holds where it was in
+/// dispute.
+async fn proven_keys(tx: &mut Tx<'_>, node: &NodeFacts) -> Result<Vec<String>, StoreError> {
+    let Some(last) = &node.ek_sha256 else { return Ok(Vec::new()) };
+    let held = identities::proven(tx, &node.id).await?.into_iter();
+    let keys = held.filter(|identity| identity.kind == IdentityKind::EndorsementKey);
+    Ok(keys.map(|identity| identity.value).chain([last.clone()]).collect())
 }
 
 /// The answer to a join that was admitted before: the same certificate, or a fresh one if that has expired.

@@ -18,6 +18,7 @@ on_both_databases!(
     a_ban_covers_the_endorsement_key,
     another_node_key_must_be_proved_at_a_renewal,
     a_certificate_that_is_new_renews_by_its_own_key,
+    any_endorsement_key_of_a_tpm_takes_its_node_over,
     a_proven_key_is_an_identifier,
     an_approved_machine_proves_its_key_again,
 );
@@ -311,6 +312,51 @@ async fn a_certificate_that_is_new_renews_by_its_own_key(database: Database) {
         first.keep(&renewed);
         assert_eq!(first.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
     }
+}
+
+async fn any_endorsement_key_of_a_tpm_takes_its_node_over(database: Database) {
+    let world = World::new(database).await;
+    // One TPM with two endorsement keys.
+    let (rsa, ecc) = (SimulatedTpm::new(), SimulatedTpm::new());
+    let offer = |machine: &Machine| {
+        let mut offer = rsa.offer(machine);
+        let second = ecc.offer(machine)["endorsementKeys"][0].clone();
+        offer["endorsementKeys"].as_array_mut().unwrap().push(second);
+        offer
+    };
+    let join = async |machine: &mut Machine, more: Value| {
+        let token = world.relay.mint(more).await;
+        let offer = offer(machine);
+        let asked = send(&world.relay, &token, &input(machine, &offer, None)).await;
+        let proof = rsa.answer(machine, &asked.body).or_else(|| ecc.answer(machine, &asked.body));
+        let answer = send(&world.relay, &token, &input(machine, &offer, proof.as_ref())).await;
+        machine.keep(&answer);
+        assert_eq!(answer.body["status"], "issued", "{}", answer.body);
+        answer
+    };
+    let mut machine = Machine::new(1);
+    let first = join(&mut machine, json!({})).await;
+    assert_eq!(node(&world.relay, &first).await["ekSha256"], rsa.ek_sha256().as_str());
+    machine.new_request();
+    let second = join(&mut machine, json!({"expect": {"ekSha256": ecc.ek_sha256()}})).await;
+    assert_eq!(node(&world.relay, &second).await["ekSha256"], ecc.ek_sha256().as_str());
+    // Its disk is lost, again and again: each of the keys is the node's, whichever was proved last.
+    let pinned = json!({"allowReclaim": true, "expect": {"ekSha256": ecc.ek_sha256()}});
+    for (generation, more) in
+        (2..).zip([json!({"allowReclaim": true}), pinned, json!({"allowReclaim": true})])
+    {
+        machine = machine.with_new_key();
+        let again = join(&mut machine, more).await;
+        assert_eq!(
+            (&again.body["nodeId"], &again.body["generation"]),
+            (&first.body["nodeId"], &json!(generation))
+        );
+        assert_eq!(machine.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
+    }
+    let token = world.relay.mint(json!({"allowReclaim": true})).await;
+    let mut stranger = machine.with_new_key();
+    let refused = self::join(&world.relay, &token, &mut stranger, &SimulatedTpm::new()).await;
+    assert_eq!(outcome(&refused), "endorsementKeyMismatch");
 }
 
 async fn a_proven_key_is_an_identifier(database: Database) {
