@@ -81,6 +81,8 @@ pub struct Collision {
     pub admission: Admission,
     /// Why somebody has to look at it.
     pub reasons: Vec<DeferReason>,
+    /// The nodes that those reasons are about, in order of id.
+    pub about: Vec<NodeId>,
     /// Identities that stay with another tenant's node, also if the machine is admitted.
     pub disputed: Vec<Identity>,
 }
@@ -95,7 +97,7 @@ pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Col
     let others = incumbents.iter().filter(|i| same.as_ref() != Some(&i.node));
     let (known, foreign): (Vec<&Incumbent>, Vec<&Incumbent>) =
         others.partition(|i| i.tenant_id == newcomer.tenant_id);
-    let mut reasons = Vec::new();
+    let (mut reasons, mut about) = (Vec::new(), Vec::new());
     let admission = match (same, known.first()) {
         (Some(_), Some(incumbent)) => return Err(taken(incumbent, "")),
         (Some(node), None) => Admission::Same(node),
@@ -103,6 +105,7 @@ pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Col
         (None, Some(incumbent)) => {
             if must_wait(newcomer, incumbent, &known)? {
                 reasons.push(DeferReason::IncumbentAlive);
+                about.push(incumbent.node.clone());
             }
             Admission::Reclaim(incumbent.node.clone())
         }
@@ -110,8 +113,11 @@ pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Col
     if !foreign.is_empty() {
         reasons.push(DeferReason::IdentityDisputed);
     }
+    about.extend(foreign.iter().map(|incumbent| incumbent.node.clone()));
+    about.sort();
+    about.dedup();
     let disputed = foreign.into_iter().map(|incumbent| incumbent.identity.clone()).collect();
-    Ok(Collision { admission, reasons, disputed })
+    Ok(Collision { admission, reasons, about, disputed })
 }
 
 /// Whether a person must see that the machine takes the node over.
@@ -128,6 +134,12 @@ fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) 
     if newcomer.ek_sha256.is_some_and(|proved| incumbent.eks_sha256.iter().any(|ek| ek == proved)) {
         return Ok(false);
     }
+    let detail = format!(
+        "The node {} has proved an endorsement key and is taken over by a machine that proves the same one only; \
+         where its TPM was exchanged, release that node.",
+        incumbent.node
+    );
+    Err(Problem::refused(Reason::EndorsementKeyMismatch, detail))
 }
 
 fn taken(incumbent: &Incumbent, remedy: &str) -> Problem {
@@ -219,6 +231,11 @@ mod tests {
                 reclaim(&[IncumbentAlive, IdentityDisputed]),
             ),
             (proving, vec![with_ek(uuid(2, "t", "p", true))], reclaim(&[])),
+            (
+                Newcomer { ek_sha256: Some("d"), ..reclaiming },
+                vec![with_ek(uuid(2, "t", "p", true))],
+                reclaim(&[]),
+            ),
             (pinned, vec![with_ek(uuid(2, "t", "p", false))], mismatch.clone()),
             (impostor, vec![with_ek(uuid(2, "t", "p", false))], mismatch),
             (HERE, vec![with_ek(incumbent(EndorsementKey, 2, "t", "p", false))], taken),
@@ -231,15 +248,27 @@ mod tests {
     }
 
     #[test]
-            (
-                Newcomer { ek_sha256: Some("d"), ..reclaiming },
-                vec![with_ek(uuid(2, "t", "p", true))],
-                reclaim(&[]),
-            ),
+    fn a_person_is_asked_about_the_nodes_that_stand_in_the_way() {
+        let reclaiming = Newcomer { allow_reclaim: true, ..HERE };
+        let about = |incumbents: &[Incumbent]| admission(reclaiming, incumbents).unwrap().about;
+        let own = |alive| incumbent(ProductUuid, 2, "t", "p", alive);
+        let foreign = |seed| incumbent(Serial, seed, "u", "r", true);
+        let mut both = vec![node(2), node(3)];
+        both.sort();
+        assert_eq!(about(&[own(true), foreign(3), foreign(3)]), both);
+        assert_eq!(
+            about(&[own(false), foreign(3)]),
+            [node(3)],
+            "nobody need see that this one is taken over"
+        );
+        assert_eq!(about(&[own(false)]), []);
+    }
+
+    #[test]
     fn what_another_tenant_holds_stays_theirs() {
         let foreign = incumbent(ProductUuid, 7, "u", "r", true);
         let collision = admission(HERE, std::slice::from_ref(&foreign)).unwrap();
-        assert_eq!(collision.disputed, [foreign.identity]);
+        assert_eq!((collision.disputed, collision.about), (vec![foreign.identity], vec![node(7)]));
         let own = incumbent(ProductUuid, 7, "t", "q", false);
         assert!(admission(HERE, &[own]).unwrap_err().detail.contains(node(7).as_str()));
     }

@@ -5,7 +5,11 @@
 //! lock by [`lock_token`], which ends what is overdue: then nobody waits for the sweep, and no decision is made about what
 //! has ended.
 
-use super::{identity::Incumbent, requests::Earlier, submit::Submission};
+use super::{
+    identity::Incumbent,
+    requests::{About, Earlier},
+    submit::Submission,
+};
 use crate::{
     context::Context,
     events::{Event, Kind, Origin},
@@ -60,7 +64,7 @@ pub(super) async fn ask(
     tx: &mut Tx<'_>,
     join: &Submission<'_>,
     pool: &PoolFacts,
-    content_sha256: &str,
+    about: About<'_>,
     reasons: Vec<DeferReason>,
     incumbents: &[Incumbent],
 ) -> Result<JoinAnswer, Fault> {
@@ -85,7 +89,7 @@ pub(super) async fn ask(
         note: None,
     };
     join_tokens::hold(tx, join.token).await?;
-    join_requests::insert(tx, &request, content_sha256).await?;
+    join_requests::insert(tx, &request, about).await?;
     let holder = Holder { tenant_id: &pool.tenant_id, id: request.id.as_str() };
     identifiers::note(tx, holder, &join.machine, join.ek_sha256()).await?;
     let origin = origin_of(join);

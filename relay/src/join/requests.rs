@@ -2,11 +2,12 @@
 //! [`next`].
 //!
 //! A request that is pending or approved holds one of its token's uses. Its content is frozen: what differs from it is
-//! another join.
+//! another join. So are its reasons and the nodes that they are about, but what falls away of them is no other join: a
+//! request whose incumbent is gone still admits its machine, and an approval against one node never counts against another.
 
 use shared::{
     api::join_requests::{DeferReason, JoinRequestState},
-    id::JoinRequestId,
+    id::{JoinRequestId, NodeId},
     problem::{Code, Problem, Reason},
     time::Timestamp,
 };
@@ -100,15 +101,17 @@ enum Standing {
     Other,
 }
 
-/// Judges a join by an earlier request of the same token, certificate request and content.
+/// Judges a join by an earlier request of the same token, certificate request and content. It covers what is the same or
+/// less: a reason that is not its own, or a node that came since to stand in the way, is for another request.
 fn standing(
-    request: RequestState,
-    frozen: &[DeferReason],
+    request: &Earlier,
+    about: About<'_>,
     now_given: &[DeferReason],
     now: Timestamp,
 ) -> Result<Standing, Problem> {
-    let covered = now_given.iter().all(|reason| frozen.contains(reason));
-    match request.at(now) {
+    let covered = now_given.iter().all(|reason| request.reasons.contains(reason))
+        && about.incumbents.iter().all(|node| request.incumbents.contains(node));
+    match request.state.at(now) {
         JoinRequestState::Denied => {
             let detail = "A person denied this machine's join request, or its token was revoked.";
             Err(Problem::refused(Reason::RequestDenied, detail))
@@ -138,6 +141,8 @@ pub struct Earlier {
     pub ek_sha256: Option<String>,
     /// Why a person is asked.
     pub reasons: Vec<DeferReason>,
+    /// The nodes that those reasons are about.
+    pub incumbents: Vec<NodeId>,
     /// Where it stands.
     pub state: RequestState,
 }
@@ -149,6 +154,8 @@ pub struct About<'a> {
     pub content_sha256: &'a str,
     /// The endorsement key that was proved.
     pub ek_sha256: Option<&'a str>,
+    /// The nodes that its reasons are about.
+    pub incumbents: &'a [NodeId],
 }
 
 /// What a join comes to.
@@ -176,7 +183,7 @@ pub fn next(
     let (mut waits, mut over) = (None, None);
     let same = |request: &&Earlier| request.content_sha256 == about.content_sha256;
     for request in earlier.iter().filter(same).filter(|one| one.ek_sha256.as_deref() == about.ek_sha256) {
-        match standing(request.state, &request.reasons, reasons, now) {
+        match standing(request, about, reasons, now) {
             Ok(Standing::Waived) => return Ok(Next::Admit(Some(request.id.clone()))),
             Ok(Standing::Waits) => waits = Some(Next::Wait(request.id.clone())),
             Ok(Standing::Other) => {}
@@ -246,11 +253,26 @@ mod tests {
         assert!(decide(request(Pending, false, 2_000), Deny, true, NOW).is_ok());
     }
 
+    fn asked(seed: u8, state: JoinRequestState, reasons: &[DeferReason], content: &str) -> Earlier {
+        Earlier {
+            id: JoinRequestId::derive(&[seed; 32]),
+            content_sha256: content.into(),
+            ek_sha256: None,
+            reasons: reasons.to_vec(),
+            incumbents: Vec::new(),
+            state: request(state, false, 2_000),
+        }
+    }
+
+    fn about(content_sha256: &str) -> About<'_> {
+        About { content_sha256, ek_sha256: None, incumbents: &[] }
+    }
+
     #[test]
     fn a_retry_is_the_request_that_froze_its_reasons_or_another_join() {
         use DeferReason::{IncumbentAlive as Alive, UnknownMachine as Unknown};
         let judged = |state, frozen: &[DeferReason], given: &[DeferReason]| {
-            standing(request(state, false, 2_000), frozen, given, NOW).map_err(|problem| problem.reason)
+            standing(&asked(1, state, frozen, "c"), about("c"), given, NOW).map_err(|problem| problem.reason)
         };
         assert_eq!(judged(Pending, &[Unknown], &[Unknown]), Ok(Standing::Waits));
         assert_eq!(judged(Pending, &[Unknown], &[]), Ok(Standing::Waived), "what it waited for is settled");
@@ -266,21 +288,36 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_about_the_nodes_that_stood_in_the_way() {
+        use DeferReason::{IdentityDisputed as Disputed, IncumbentAlive as Alive};
+        let [x, y] = [1, 2].map(|seed: u8| NodeId::derive(&[seed; 32]));
+        for (state, reasons, incumbents, expected) in [
+            (Pending, &[Alive][..], &[&x][..], Next::Wait(JoinRequestId::derive(&[1; 32]))),
+            (Approved, &[Alive], &[&x], Next::Admit(Some(JoinRequestId::derive(&[1; 32])))),
+            // Another node took its place, or came beside it.
+            (Pending, &[Alive], &[&y], Next::Ask),
+            (Approved, &[Alive], &[&y], Next::Ask),
+            (Approved, &[Disputed, Alive], &[&x, &y], Next::Ask),
+            (Expired, &[Alive], &[&y], Next::Ask),
+            // It is gone: the request admits its machine with the use that it holds.
+            (Pending, &[], &[], Next::Admit(Some(JoinRequestId::derive(&[1; 32])))),
+            (Approved, &[], &[], Next::Admit(Some(JoinRequestId::derive(&[1; 32])))),
+        ] {
+            let earlier = Earlier { incumbents: vec![x.clone()], ..asked(1, state, &[Disputed, Alive], "c") };
+            let incumbents: Vec<NodeId> = incumbents.iter().map(|node| (*node).clone()).collect();
+            let about = About { incumbents: &incumbents, ..about("c") };
+            assert_eq!(next(&[earlier], about, reasons, NOW), Ok(expected), "{state:?} {incumbents:?}");
+        }
+    }
+
+    #[test]
     fn a_request_that_admits_counts_before_one_that_waits_or_is_over() {
         use DeferReason::{IncumbentAlive as Alive, UnknownMachine as Unknown};
         let id = |seed: u8| JoinRequestId::derive(&[seed; 32]);
-        let earlier = |seed, state, reasons: &[DeferReason], content: &str| Earlier {
-            id: id(seed),
-            content_sha256: content.into(),
-            ek_sha256: None,
-            reasons: reasons.to_vec(),
-            state: request(state, false, 2_000),
-        };
-        let about = |content_sha256| About { content_sha256, ek_sha256: None };
         let all = [
-            earlier(1, Expired, &[Unknown], "c"),
-            earlier(2, Pending, &[Unknown, Alive], "c"),
-            earlier(3, Approved, &[Unknown], "other"),
+            asked(1, Expired, &[Unknown], "c"),
+            asked(2, Pending, &[Unknown, Alive], "c"),
+            asked(3, Approved, &[Unknown], "other"),
         ];
         assert_eq!(next(&all, about("c"), &[Unknown], NOW), Ok(Next::Wait(id(2))));
         assert_eq!(next(&all, about("c"), &[], NOW), Ok(Next::Admit(Some(id(2)))));
@@ -288,16 +325,16 @@ mod tests {
         assert_eq!(next(&all, about("other"), &[Alive], NOW), Ok(Next::Ask));
         assert_eq!(next(&all, about("new"), &[Alive], NOW), Ok(Next::Ask));
         assert_eq!(next(&all, about("new"), &[], NOW), Ok(Next::Admit(None)));
-        let both = [earlier(4, Approved, &[Unknown], "c"), earlier(5, Pending, &[Unknown, Alive], "c")];
+        let both = [asked(4, Approved, &[Unknown], "c"), asked(5, Pending, &[Unknown, Alive], "c")];
         for order in [[0, 1], [1, 0]] {
             let all = order.map(|at: usize| both[at].clone());
             assert_eq!(next(&all, about("c"), &[Unknown], NOW), Ok(Next::Admit(Some(id(4)))));
             assert_eq!(next(&all, about("c"), &[Unknown, Alive], NOW), Ok(Next::Wait(id(5))));
         }
         // Another endorsement key of a TPM that waits; not a machine that has proved none.
-        let mut waiting = earlier(6, Pending, &[Unknown], "c");
+        let mut waiting = asked(6, Pending, &[Unknown], "c");
         waiting.ek_sha256 = Some("one".into());
-        let proved = |ek| About { content_sha256: "c", ek_sha256: ek };
+        let proved = |ek| About { ek_sha256: ek, ..about("c") };
         for (ek, reasons, expected) in [
             (Some("other"), &[][..], Next::Admit(Some(id(6)))),
             (Some("other"), &[Unknown], Next::Ask),

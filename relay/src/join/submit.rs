@@ -135,7 +135,7 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     let collision = identity::admission(newcomer(join, &token, &pool), &incumbents)?;
     let reasons = reasons(attested, &collision);
     let content = queue::content(join, &pool);
-    let about = About { content_sha256: &content, ek_sha256: join.ek_sha256() };
+    let about = About { content_sha256: &content, ek_sha256: join.ek_sha256(), incumbents: &collision.about };
     let by = match requests::next(&earlier, about, &reasons, now)? {
         Next::Admit(Some(by)) => Some(by),
         Next::Admit(None) => {
@@ -146,7 +146,7 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
         Next::Ask => {
             tokens::admits(&token, now)?;
             requests::has_room(token.pending)?;
-            return queue::ask(tx, join, &pool, &content, reasons, &incumbents).await;
+            return queue::ask(tx, join, &pool, about, reasons, &incumbents).await;
         }
     };
     let incumbent = match &collision.admission {

@@ -4,7 +4,7 @@
 //! Every move is a conditional update of the one row, which is locked.
 
 use super::{Row, StoreError, Tx, Value};
-use crate::join::requests::{Earlier, RequestState};
+use crate::join::requests::{About, Earlier, RequestState};
 use shared::{
     api::join_requests::{JoinRequest, JoinRequestState},
     hardware::Identity,
@@ -13,7 +13,8 @@ use shared::{
 };
 use std::collections::BTreeSet;
 
-const OF_JOIN: &str = "SELECT id, content_sha256, ek_sha256, reasons, state, expires_at, decided_at FROM join_requests \
+const OF_JOIN: &str = "SELECT id, content_sha256, ek_sha256, reasons, incumbents, state, expires_at, decided_at \
+    FROM join_requests \
     WHERE token_id = $1 AND csr_sha256 = $2 ORDER BY id LIMIT 1000";
 const LOCK_OVERDUE_OF_TOKEN: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, \
     ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
@@ -30,8 +31,8 @@ const PAGE: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons
     WHERE pool_id = $1 AND state IN ($2, $3, $4) AND CASE WHEN state IN ('pending', 'approved') AND expires_at <= $5 \
     THEN 'expired' ELSE state END = $2 AND id > $6 ORDER BY id LIMIT $7";
 const INSERT: &str = "INSERT INTO join_requests (id, token_id, csr_sha256, content_sha256, pool_id, tenant_id, \
-    reasons, identity, ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13)";
+    reasons, identity, ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at, incumbents) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14)";
 const DECIDE: &str = "UPDATE join_requests SET state = $2, expires_at = $3, decided_at = $4, decided_by = $5, \
     note = COALESCE($6, note) WHERE id = $1 AND state IN ('pending', 'approved')";
 const END: &str = "UPDATE join_requests SET state = $2 WHERE id = $1 AND state IN ('pending', 'approved')";
@@ -166,14 +167,15 @@ pub async fn page(
 ///
 /// # Errors
 /// The store's.
-pub async fn insert(tx: &mut Tx<'_>, request: &JoinRequest, content_sha256: &str) -> Result<(), StoreError> {
+pub async fn insert(tx: &mut Tx<'_>, request: &JoinRequest, about: About<'_>) -> Result<(), StoreError> {
     let reasons = serde_json::json!(request.reasons).to_string();
     let identity = serde_json::json!(request.identity).to_string();
+    let incumbents = serde_json::json!(about.incumbents).to_string();
     let row = [
         request.id.as_str().into(),
         request.token_id.as_str().into(),
         (&request.csr_sha256).into(),
-        content_sha256.into(),
+        about.content_sha256.into(),
         (&request.pool_id).into(),
         (&request.tenant_id).into(),
         (&reasons).into(),
@@ -183,6 +185,7 @@ pub async fn insert(tx: &mut Tx<'_>, request: &JoinRequest, content_sha256: &str
         (&request.remote_address).into(),
         request.created_at.into(),
         request.expires_at.into(),
+        (&incumbents).into(),
     ];
     tx.execute(INSERT, &row).await.map(drop)
 }
@@ -254,6 +257,7 @@ fn earlier(row: &Row) -> Result<Earlier, StoreError> {
         content_sha256: row.text("content_sha256")?,
         ek_sha256: row.maybe_text("ek_sha256")?,
         reasons: row.json("reasons")?,
+        incumbents: row.maybe_json("incumbents")?.unwrap_or_default(),
         state: state(row)?,
     })
 }

@@ -30,6 +30,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0003_suspended",
         sql: include_str!("../../migrations/0003_suspended.sql"),
     },
+    Migration {
+        version: 4,
+        name: "0004_request_incumbents",
+        sql: include_str!("../../migrations/0004_request_incumbents.sql"),
+    },
 ];
 
 /// What a migration did.

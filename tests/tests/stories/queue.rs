@@ -17,6 +17,8 @@ on_both_databases!(
     a_thousand_requests_are_listed_in_pages,
     another_tenants_identity_is_disputed_and_stays_theirs,
     an_incumbent_that_is_alive_is_taken_over_by_approval_only,
+    an_approval_counts_against_the_node_that_it_was_given_for,
+    a_waiting_machine_whose_incumbent_is_gone_is_admitted,
     two_operators_decide_at_once,
     who_shares_an_identifier_is_shown,
 );
@@ -338,6 +340,61 @@ async fn an_incumbent_that_is_alive_is_taken_over_by_approval_only(database: Dat
     let taken = new.join(&world.relay, &token).await;
     assert_eq!((&taken.body["nodeId"], &taken.body["generation"]), (&first.body["nodeId"], &json!(2)));
     assert_eq!(outcome(&old.call(&world.relay, "node/heartbeat", &json!({})).await), "superseded");
+}
+
+/// A node that is alive, its id, and another machine that says it is the same and waits, with its request's id.
+async fn incumbent_and_claimant(world: &World, token: &str) -> (String, Machine, String) {
+    let mut old = Machine::new(1);
+    let joined = old.join(&world.relay, &world.relay.mint(json!({})).await).await;
+    old.call(&world.relay, "node/heartbeat", &json!({})).await;
+    world.relay.context.heartbeats.write(&world.relay.context.store).await.unwrap();
+    let mut new = old.with_new_key();
+    let answer = new.join(&world.relay, token).await;
+    assert_eq!(answer.body["reasons"], json!(["incumbentAlive"]), "{}", answer.body);
+    (joined.body["nodeId"].as_str().unwrap().to_owned(), new, request_of(&answer))
+}
+
+async fn an_approval_counts_against_the_node_that_it_was_given_for(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"allowReclaim": true, "maxUses": 2})).await;
+    let (incumbent, mut claimant, id) = incumbent_and_claimant(&world, &token).await;
+    assert_eq!(decide(&world.relay, "approve", &id).await, "approved");
+    world.relay.call("compute/nodes/release", &in_pool(json!({"nodeId": incumbent}))).await;
+    // Another machine takes the identity before the claimant comes back.
+    let mut other = Machine::new(1);
+    let joined = other.join(&world.relay, &world.relay.mint(json!({})).await).await;
+    other.call(&world.relay, "node/heartbeat", &json!({})).await;
+    world.relay.context.heartbeats.write(&world.relay.context.store).await.unwrap();
+    let waits = claimant.join(&world.relay, &token).await;
+    let second = request_of(&waits);
+    assert_ne!(second, id, "nobody was asked about that node");
+    assert_eq!(request_of(&claimant.join(&world.relay, &token).await), second);
+    assert_eq!(counts(&world.relay, &token).await, (0, 2));
+    assert_eq!(other.call(&world.relay, "node/heartbeat", &json!({})).await.status, 200);
+    assert_eq!(decide(&world.relay, "approve", &second).await, "approved");
+    let taken = claimant.join(&world.relay, &token).await;
+    assert_eq!((&taken.body["nodeId"], &taken.body["generation"]), (&joined.body["nodeId"], &json!(2)));
+    assert_eq!(get(&world.relay, &id).await["state"], "expired");
+    assert_eq!(counts(&world.relay, &token).await, (1, 0));
+}
+
+async fn a_waiting_machine_whose_incumbent_is_gone_is_admitted(database: Database) {
+    let world = World::new(database).await;
+    for (decided, state) in [(false, "pending"), (true, "approved")] {
+        let token = world.relay.mint(json!({"allowReclaim": true})).await;
+        let (incumbent, mut claimant, id) = incumbent_and_claimant(&world, &token).await;
+        if decided {
+            decide(&world.relay, "approve", &id).await;
+        }
+        assert_eq!(get(&world.relay, &id).await["state"], state);
+        world.relay.call("compute/nodes/release", &in_pool(json!({"nodeId": incumbent}))).await;
+        let joined = claimant.join(&world.relay, &token).await;
+        assert_eq!((&joined.body["status"], &joined.body["generation"]), (&json!("issued"), &json!(1)));
+        assert_eq!(get(&world.relay, &id).await["state"], "consumed", "by the use that it holds");
+        assert_eq!(counts(&world.relay, &token).await, (1, 0));
+        let node = in_pool(json!({"nodeId": joined.body["nodeId"]}));
+        world.relay.call("compute/nodes/release", &node).await;
+    }
 }
 
 async fn two_operators_decide_at_once(database: Database) {

@@ -1,7 +1,10 @@
 //! compute/joinRequests: who may decide, and what a person sees. What the decisions do to joins is told in the stories.
 
 use super::*;
-use crate::store::{StoreError, identifiers, join_requests as rows, join_tokens};
+use crate::{
+    join::requests::About,
+    store::{StoreError, identifiers, join_requests as rows, join_tokens},
+};
 use Code::{NotFound, PermissionDenied};
 use TenantRole::{Editor, Guest, Owner, Viewer};
 use shared::{
@@ -37,7 +40,8 @@ pub(super) async fn wait(desk: &Desk, tenant: &str, pool: &str, token: &str) -> 
     let written = desk.relay.store.transact("wait", request, |tx, request| {
         Box::pin(async move {
             join_tokens::hold(tx, &request.token_id).await?;
-            rows::insert(tx, request, "content").await?;
+            let about = About { content_sha256: "content", ek_sha256: None, incumbents: &[] };
+            rows::insert(tx, request, about).await?;
             let holder = identifiers::Holder { tenant_id: &request.tenant_id, id: request.id.as_str() };
             identifiers::note(tx, holder, &Machine::judge(&request.identity), None).await?;
             Ok::<_, StoreError>(())
