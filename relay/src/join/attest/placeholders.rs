@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_vendors_ship_defers() {
+    fn what_vendors_leave_for_a_serial_defers() {
         for serial in [
             "To be filled by O.E.M.",
             "To Be Filled By O.E.M. ",
@@ -122,6 +122,10 @@ mod tests {
         ] {
             assert!(waits(REAL_UUID, serial), "{serial:?}");
         }
+    }
+
+    #[test]
+    fn what_vendors_leave_for_a_uuid_defers() {
         for uuid in [
             "00000000-0000-0000-0000-000000000000",
             "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
