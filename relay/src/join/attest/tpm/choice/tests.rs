@@ -39,7 +39,7 @@ fn a_pinned_key_goes_before_a_listed_one_before_a_vouched_one_before_the_first()
     let digest = |place: usize| offers[place].as_ref().unwrap().digest;
     // The path of the second is not at hand.
     assert!(
-        !offers[2].as_ref().unwrap().authority().is_some()
+        offers[2].as_ref().unwrap().authority().is_none()
             && offers[3].as_ref().unwrap().authority().is_some()
     );
     assert_eq!(chosen(&offers, Known::default()), Ok(3));
@@ -71,7 +71,7 @@ fn what_a_certificate_claims_is_kept_apart_from_who_vouches() {
     let vouched = offer(EK_RSA, &[EK_RSA_CERTIFICATE, INTERMEDIATE]).unwrap();
     let claimed = offer(EK_RSA, &[EK_RSA_CERTIFICATE]).unwrap();
     assert_eq!(vouched.claims(), claimed.claims());
-    assert!(vouched.authority().is_some() && !claimed.authority().is_some());
+    assert!(vouched.authority().is_some() && claimed.authority().is_none());
     assert_eq!(vouched.ek_sha256(), claimed.ek_sha256());
     assert_eq!(offer(EK_RSA, &[]).unwrap().claims(), None);
 }
