@@ -15,6 +15,7 @@ mod programs;
 mod relay;
 mod simulated_tpm;
 mod swtpm;
+mod tpm_maker;
 mod wire;
 
 pub use self::{
@@ -27,6 +28,7 @@ pub use self::{
     relay::{Answer, RelayProcess},
     simulated_tpm::{SimulatedTpm, key_public},
     swtpm::{Device, Made, Swtpm},
+    tpm_maker::TpmMaker,
     wire::{Fault, Wire},
 };
 

@@ -1,7 +1,7 @@
-//! A TPM in software, as far as a join sees one: an endorsement key on P-256, the public areas of both keys, and what
+//! A TPM in software, as far as a join sees one: endorsement keys on P-256, the public areas of all its keys, and what
 //! TPM2_ActivateCredential answers. It lets a story make a machine of any honesty, and a load tool thousands of them.
 
-use crate::Machine;
+use crate::{Machine, TpmMaker};
 use aws_lc_rs::{
     agreement::{self, ECDH_P256, PrivateKey, UnparsedPublicKey},
     cipher::{AES_128, DecryptingKey, DecryptionContext, UnboundCipherKey},
@@ -24,8 +24,15 @@ const NODE_KEY_PARAMETERS: [u8; 10] = [0, 0x10, 0, 0x18, 0, 0x0b, 0, 3, 0, 0x10]
 
 /// The TPM.
 pub struct SimulatedTpm {
+    keys: Vec<Endorsement>,
+}
+
+/// An endorsement key.
+struct Endorsement {
     private: PrivateKey,
     point: Vec<u8>,
+    /// In DER, as the machine sends them with it.
+    certificates: Vec<Vec<u8>>,
 }
 
 impl SimulatedTpm {
@@ -33,33 +40,53 @@ impl SimulatedTpm {
     ///
     /// # Panics
     /// No key can be drawn.
-    #[expect(clippy::panic, reason = "a test without its key fails")]
     #[must_use]
     pub fn new() -> Self {
-        let drawn = PrivateKey::generate(&ECDH_P256).and_then(|private| {
-            let point = private.compute_public_key()?.as_ref().to_vec();
-            Ok(Self { private, point })
-        });
-        drawn.unwrap_or_else(|error| panic!("an endorsement key: {error}"))
+        Self::with_keys(1)
     }
 
-    /// TPMT_PUBLIC of its endorsement key, by the template L-2.
+    /// A TPM with so many endorsement keys, at least one; its node key lives beside each of them.
+    ///
+    /// # Panics
+    /// No key can be drawn.
+    #[must_use]
+    pub fn with_keys(count: usize) -> Self {
+        Self { keys: std::iter::repeat_with(Endorsement::draw).take(count.max(1)).collect() }
+    }
+
+    /// The same TPM with this maker's certificate for the endorsement key at `place`.
+    #[must_use]
+    pub fn certified(mut self, place: usize, maker: &TpmMaker) -> Self {
+        if let Some(key) = self.keys.get_mut(place) {
+            key.certificates = vec![maker.certify(&key.point)];
+        }
+        self
+    }
+
+    /// TPMT_PUBLIC of its first endorsement key, by the template L-2.
     #[must_use]
     pub fn endorsement_public(&self) -> Vec<u8> {
-        let template = TEMPLATES.iter().find(|template| template.name == "L-2");
-        let (attributes, policy) =
-            template.map_or((0, &[][..]), |template| (template.attributes, template.auth_policy));
-        area(attributes, policy, &ENDORSEMENT_PARAMETERS, &self.point)
+        self.keys.first().map(Endorsement::public).unwrap_or_default()
     }
 
-    /// SHA-256 of its endorsement key's SubjectPublicKeyInfo.
+    /// SHA-256 of its first endorsement key's SubjectPublicKeyInfo.
     ///
     /// # Panics
     /// The public area is not as it should be.
-    #[expect(clippy::panic, reason = "a test with a broken TPM fails")]
     #[must_use]
     pub fn ek_sha256(&self) -> String {
-        let public = EndorsementPublic::parse(&self.endorsement_public());
+        self.ek_sha256_of(0)
+    }
+
+    /// The same of the endorsement key at `place`.
+    ///
+    /// # Panics
+    /// There is none, or its public area is not as it should be.
+    #[expect(clippy::panic, reason = "a test with a broken TPM fails")]
+    #[must_use]
+    pub fn ek_sha256_of(&self, place: usize) -> String {
+        let area = self.keys.get(place).map(Endorsement::public).unwrap_or_default();
+        let public = EndorsementPublic::parse(&area);
         hex::encode(&public.unwrap_or_else(|error| panic!("an endorsement key: {error}")).digest())
     }
 
@@ -79,7 +106,7 @@ impl SimulatedTpm {
     #[must_use]
     pub fn offer_with(&self, key_public: &[u8]) -> Value {
         json!({
-            "endorsementKeys": [{"public": STANDARD.encode(self.endorsement_public())}],
+            "endorsementKeys": self.keys.iter().map(Endorsement::offer).collect::<Vec<_>>(),
             "keyPublic": STANDARD.encode(key_public),
         })
     }
@@ -96,8 +123,36 @@ impl SimulatedTpm {
         let bytes = |member: &str| STANDARD.decode(challenge.get(member)?.as_str()?).ok();
         let (blob, encrypted) = (bytes("credentialBlob")?, bytes("encryptedSecret")?);
         let name = NodeKeyPublic::parse(&area_of_key(point, NODE_KEY_ATTRIBUTES)).ok()?.name().clone();
-        let secret = self.activate(&blob, &encrypted, name.as_bytes())?;
+        let place = usize::try_from(challenge.get("endorsementKey")?.as_u64()?).ok()?;
+        let secret = self.keys.get(place)?.activate(&blob, &encrypted, name.as_bytes())?;
         Some(json!({"challengeId": challenge.get("challengeId")?, "secret": STANDARD.encode(secret)}))
+    }
+}
+
+impl Endorsement {
+    #[expect(clippy::panic, reason = "a test without its key fails")]
+    fn draw() -> Self {
+        let drawn = PrivateKey::generate(&ECDH_P256).and_then(|private| {
+            let point = private.compute_public_key()?.as_ref().to_vec();
+            Ok(Self { private, point, certificates: Vec::new() })
+        });
+        drawn.unwrap_or_else(|error| panic!("an endorsement key: {error}"))
+    }
+
+    fn public(&self) -> Vec<u8> {
+        let template = TEMPLATES.iter().find(|template| template.name == "L-2");
+        let (attributes, policy) =
+            template.map_or((0, &[][..]), |template| (template.attributes, template.auth_policy));
+        area(attributes, policy, &ENDORSEMENT_PARAMETERS, &self.point)
+    }
+
+    fn offer(&self) -> Value {
+        let mut offer = json!({"public": STANDARD.encode(self.public())});
+        if !self.certificates.is_empty() {
+            let certificates = self.certificates.iter().map(|der| STANDARD.encode(der));
+            offer["certificates"] = certificates.collect();
+        }
+        offer
     }
 
     /// TPM2_ActivateCredential (TPM 2.0 part 1, 24).

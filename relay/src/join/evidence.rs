@@ -23,7 +23,9 @@ use crate::{
     store::{
         StoreError, Tx, certificates,
         endorsement_authorities::{self, StoredAuthority},
-        endorsement_keys, identities, join_requests, join_tokens, pools,
+        endorsement_keys,
+        identities::{self, KnownKeys},
+        join_requests, join_tokens, pools,
     },
 };
 use shared::{
@@ -76,9 +78,25 @@ struct Asked<'a> {
 #[derive(Default)]
 struct Facts {
     bundles: Vec<StoredAuthority>,
+    banned: Vec<[u8; 32]>,
+    pinned: Option<[u8; 32]>,
     bound: Vec<[u8; 32]>,
     listed: Vec<[u8; 32]>,
-    pinned: Option<[u8; 32]>,
+    waiting: Vec<[u8; 32]>,
+    asks_authorities: bool,
+}
+
+impl Facts {
+    fn known(&self) -> Known<'_> {
+        Known {
+            banned: &self.banned,
+            pinned: self.pinned,
+            bound: &self.bound,
+            listed: &self.listed,
+            waiting: &self.waiting,
+            asks_authorities: self.asks_authorities,
+        }
+    }
 }
 
 /// What a joining machine shows. A join that was admitted before has nothing to show any more.
@@ -189,9 +207,7 @@ async fn wanted(
     let csr_sha256 = asked.csr_sha256;
     let Some(token) = join_tokens::find(tx, token).await? else { return Ok(None) };
     let Some(pool) = pools::load(tx, &token.pool_id).await? else { return Ok(None) };
-    let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
-    let ignored = pool.policy.attestors.tpm == TpmMode::Off && pin.is_none();
-    if ignored || certificates::find_join(tx, &token.id, csr_sha256).await?.is_some() {
+    if certificates::find_join(tx, &token.id, csr_sha256).await?.is_some() {
         return Ok(None);
     }
     // Whoever may not join by this token need not prove anything.
@@ -199,21 +215,37 @@ async fn wanted(
     // What requests hold may be overdue, and is counted where the join is judged.
     tokens::hears(&TokenFacts { pending: 0, ..token.clone() }, !earlier.is_empty(), now)?;
     let keys: Vec<&str> = asked.keys.iter().map(String::as_str).collect();
-    let held = identities::held_endorsement_keys(tx, &pool.site_id, &keys).await?;
-    let approved = earlier.iter().filter(|request| request.state.at(now) == JoinRequestState::Approved);
-    let bound = held.into_iter().chain(approved.filter_map(|request| request.ek_sha256.clone()));
-    let bound = bound.filter_map(|key| hex::decode(&key)).collect();
+    let KnownKeys { held, banned } = identities::known_endorsement_keys(tx, &pool.site_id, &keys).await?;
+    let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
+    // `off` looks at no TPM that nobody knows. A node that has proved its key is taken over by that key alone, and a ban
+    // covers it: both ask for the proof whatever the policy has become since.
+    let is_known = pin.is_some() || !held.is_empty() || !banned.is_empty();
+    if pool.policy.attestors.tpm == TpmMode::Off && !is_known {
+        return Ok(None);
+    }
+    let of_requests = |state: JoinRequestState| {
+        let some = earlier.iter().filter(move |request| request.state.at(now) == state);
+        some.filter_map(|request| request.ek_sha256.clone())
+    };
     let listed = endorsement_keys::listed(tx, &pool.pool_id, &keys).await?;
-    let bundles = match asked.have_certificates && (asked.chooses || asks_authorities(&pool)) {
+    let asks_authorities = asks_authorities(&pool);
+    let bundles = match asked.have_certificates && (asked.chooses || asks_authorities) {
         true => endorsement_authorities::all(tx, &pool.pool_id).await?,
         false => Vec::new(),
     };
     Ok(Some(Facts {
         bundles,
-        bound,
-        listed: listed.iter().filter_map(|key| hex::decode(key)).collect(),
+        banned: decoded(banned),
         pinned: pin.and_then(|pin| hex::decode(pin.as_str())),
+        bound: decoded(held.into_iter().chain(of_requests(JoinRequestState::Approved))),
+        listed: decoded(listed),
+        waiting: decoded(of_requests(JoinRequestState::Pending)),
+        asks_authorities,
     }))
+}
+
+fn decoded(keys: impl IntoIterator<Item = String>) -> Vec<[u8; 32]> {
+    keys.into_iter().filter_map(|key| hex::decode(&key)).collect()
 }
 
 /// Challenges the machine, or judges its answer.
@@ -231,8 +263,7 @@ fn judge(
         tpm.endorsement_keys.iter().map(|key| judged(key, &authorities, call.now)).collect();
     let csr_sha256 = &request.digest();
     let Some(proof) = proof else {
-        let known = Known { pinned: facts.pinned, bound: &facts.bound, listed: &facts.listed };
-        let chosen = choose(&offers, known).map_err(BadEndorsementKey::refusal)?;
+        let chosen = choose(&offers, facts.known()).map_err(BadEndorsementKey::refusal)?;
         let question = (subject, csr_sha256);
         return challenge::issue(&relay.keys, question, chosen, &node_key, call.now, &relay.random)
             .map(Evidence::Asked)

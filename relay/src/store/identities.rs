@@ -26,8 +26,10 @@ const HOLDER: &str = "SELECT node_id FROM identities WHERE site_id = $1 AND kind
 const LOCK_OF: &str = "SELECT value FROM identities WHERE node_id = $1 ORDER BY kind, value";
 const PROVEN: &str = "SELECT kind, value FROM identities WHERE node_id = $1 AND kind IN ('key', 'ekSha256') \
     ORDER BY kind, value LIMIT 64";
-const HELD_EKS: &str = "SELECT value FROM identities WHERE site_id = $1 AND kind = 'ekSha256' \
-    AND value IN ($2, $3, $4, $5, $6, $7, $8, $9)";
+const KNOWN_EKS: &str = "SELECT value, CAST(0 AS BIGINT) AS banned FROM identities \
+    WHERE site_id = $1 AND kind = 'ekSha256' AND value IN ($2, $3, $4, $5, $6, $7, $8, $9) \
+    UNION ALL SELECT value, CAST(1 AS BIGINT) AS banned FROM bans \
+    WHERE site_id = $1 AND kind = 'ekSha256' AND value IN ($2, $3, $4, $5, $6, $7, $8, $9)";
 const FREE: &str = "DELETE FROM identities WHERE node_id = $1";
 const SUSPEND: &str = "INSERT INTO suspended_identities (node_id, kind, value) \
     SELECT node_id, kind, value FROM identities WHERE node_id = $1";
@@ -52,7 +54,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT,
     HOLDER,
     PROVEN,
-    HELD_EKS,
+    KNOWN_EKS,
     FREE,
     SUSPEND,
     SUSPENDED,
@@ -124,18 +126,32 @@ pub async fn proven(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<Identity>, Sto
     tx.fetch_all(PROVEN, &[node.as_str().into()]).await?.iter().map(identity).collect()
 }
 
-/// Those of at most [`shared::api::node::MAX_ENDORSEMENT_KEYS`] endorsement keys that a node at the site has proved.
+/// What a site knows of some endorsement keys, as digests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownKeys {
+    /// Those that a live node has proved.
+    pub held: Vec<String>,
+    /// Those that a ban covers, whichever tenant's it is.
+    pub banned: Vec<String>,
+}
+
+/// What a site knows of at most [`shared::api::node::MAX_ENDORSEMENT_KEYS`] endorsement keys.
 ///
 /// # Errors
 /// The store's.
-pub async fn held_endorsement_keys(
+pub async fn known_endorsement_keys(
     tx: &mut Tx<'_>,
     site: &str,
     keys: &[&str],
-) -> Result<Vec<String>, StoreError> {
+) -> Result<KnownKeys, StoreError> {
     let slots = keys.iter().copied().chain(std::iter::repeat("")).take(MAX_ENDORSEMENT_KEYS);
     let args: Vec<Value<'_>> = std::iter::once(site).chain(slots).map(Value::from).collect();
-    tx.fetch_all(HELD_EKS, &args).await?.iter().map(|row| row.text("value")).collect()
+    let mut known = KnownKeys::default();
+    for row in tx.fetch_all(KNOWN_EKS, &args).await? {
+        let keys = if row.flag("banned")? { &mut known.banned } else { &mut known.held };
+        keys.push(row.text("value")?);
+    }
+    Ok(known)
 }
 
 /// Frees all identities of a node.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a story whose world is not as it should be fails")]
 
 mod dropped;
+mod endorsement;
 mod full_disk;
 mod hostile;
 mod impostors;

@@ -24,7 +24,7 @@ on_both_databases!(
 );
 
 /// What a machine sends to join with what it offers, and with a proof where there is one.
-fn input(machine: &Machine, offer: &Value, proof: Option<&Value>) -> Value {
+pub(super) fn input(machine: &Machine, offer: &Value, proof: Option<&Value>) -> Value {
     let mut input = machine.join_input();
     input["tpm"] = offer.clone();
     if let Some(proof) = proof {
@@ -33,12 +33,17 @@ fn input(machine: &Machine, offer: &Value, proof: Option<&Value>) -> Value {
     input
 }
 
-async fn send(relay: &LocalRelay, token: &str, input: &Value) -> Answer {
+pub(super) async fn send(relay: &LocalRelay, token: &str, input: &Value) -> Answer {
     relay.call_as(token, "node/join", input).await
 }
 
 /// The whole join of an honest machine: the answer to its proof, or to its first call if that was no challenge.
-async fn join(relay: &LocalRelay, token: &str, machine: &mut Machine, tpm: &SimulatedTpm) -> Answer {
+pub(super) async fn join(
+    relay: &LocalRelay,
+    token: &str,
+    machine: &mut Machine,
+    tpm: &SimulatedTpm,
+) -> Answer {
     let offer = tpm.offer(machine);
     let first = send(relay, token, &input(machine, &offer, None)).await;
     if first.body["status"] != "challenge" {
@@ -57,7 +62,7 @@ async fn challenge(relay: &LocalRelay, token: &str, machine: &Machine, tpm: &Sim
     answer.body
 }
 
-async fn node(relay: &LocalRelay, answer: &Answer) -> Value {
+pub(super) async fn node(relay: &LocalRelay, answer: &Answer) -> Value {
     let named = in_pool(json!({"nodeId": answer.body["nodeId"]}));
     relay.call("compute/nodes/get", &named).await["node"].clone()
 }
@@ -194,11 +199,11 @@ async fn an_unknown_endorsement_key_waits_until_it_is_listed(database: Database)
     assert_eq!(join(&world.relay, &token, &mut machine, &tpm).await.body["status"], "issued");
     let shown = world.relay.call("compute/joinRequests/get", &request).await;
     assert_eq!(shown["joinRequest"]["state"], "consumed");
-    // Off means that nobody looks, unless a token is pinned.
+    // Off means that nobody looks at a TPM that nobody knows, unless a token is pinned.
     set_policy(&world.relay, json!({"attestors": {"tpm": "off"}})).await;
     let token = world.relay.mint(json!({})).await;
-    let answer =
-        send(&world.relay, &token, &input(&Machine::new(2), &tpm.offer(&Machine::new(3)), None)).await;
+    let offer = SimulatedTpm::new().offer(&Machine::new(3));
+    let answer = send(&world.relay, &token, &input(&Machine::new(2), &offer, None)).await;
     assert_eq!(answer.body["status"], "issued", "{}", answer.body);
 }
 

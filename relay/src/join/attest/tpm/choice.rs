@@ -157,20 +157,27 @@ fn voucher_of(
     })
 }
 
-/// What a relay knows of endorsement keys: the one that the token is pinned to, those that this machine is known by, and
-/// those on the pool's list.
+/// What a relay knows of the endorsement keys that a machine offers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
-    /// The pin.
+    /// Those that a ban covers at the site.
+    pub banned: &'a [[u8; 32]],
+    /// The one that the token is pinned to.
     pub pinned: Option<[u8; 32]>,
-    /// Those of the offered ones that a node has proved, or that the machine was approved with.
+    /// Those that a node has proved, or that the machine was approved with.
     pub bound: &'a [[u8; 32]],
-    /// Those of the offered ones that are on the list.
+    /// Those on the pool's list.
     pub listed: &'a [[u8; 32]],
+    /// Those that the machine waits for a person with.
+    pub waiting: &'a [[u8; 32]],
+    /// Whether it is admitted by an authority that vouches for its key.
+    pub asks_authorities: bool,
 }
 
-/// Takes one of the keys that a machine offers: the pinned one, else one that it is known by, else a listed one, else one that an authority
-/// vouches for, else the first that can be taken. Answers its place.
+/// Takes one of the keys that a machine offers, and answers its place. A banned one first: another key of the same TPM is
+/// no way around the ban. Then the pinned one, one that the machine is known by, a listed one; one that it waits with, since
+/// with another it would be another join (but where an authority admits, one that an authority vouches for goes before);
+/// one that an authority vouches for; the first that can be taken.
 ///
 /// A pin that none of them matches is not judged here: only a proven key is matched.
 ///
@@ -181,11 +188,14 @@ pub fn choose<'a>(
     known: Known<'_>,
 ) -> Result<(usize, &'a Offered), BadEndorsementKey> {
     let rank = |offered: &Offered| match offered {
-        key if known.pinned == Some(key.digest) => 0,
-        key if known.bound.contains(&key.digest) => 1,
-        key if known.listed.contains(&key.digest) => 2,
-        key if key.authority().is_some() => 3,
-        _ => 4,
+        key if known.banned.contains(&key.digest) => 0,
+        key if known.pinned == Some(key.digest) => 1,
+        key if known.bound.contains(&key.digest) => 2,
+        key if known.listed.contains(&key.digest) => 3,
+        key if known.asks_authorities && key.authority().is_some() => 4,
+        key if known.waiting.contains(&key.digest) => 5,
+        key if key.authority().is_some() => 6,
+        _ => 7,
     };
     let usable = offers.iter().enumerate().filter_map(|(place, offer)| Some((place, offer.as_ref().ok()?)));
     let refusal = || offers.iter().find_map(|offer| offer.as_ref().err().copied());

@@ -29,7 +29,7 @@ fn a_weak_key_a_point_off_its_curve_and_no_template_are_refused_whoever_vouches(
 }
 
 #[test]
-fn a_pinned_key_goes_before_a_listed_one_before_a_vouched_one_before_the_first() {
+fn each_thing_that_is_known_of_a_key_has_its_rank() {
     let offers = [
         offer(EK_P256, &[]),
         offer(NODE, &[]),
@@ -42,15 +42,30 @@ fn a_pinned_key_goes_before_a_listed_one_before_a_vouched_one_before_the_first()
         offers[2].as_ref().unwrap().authority().is_none()
             && offers[3].as_ref().unwrap().authority().is_some()
     );
-    assert_eq!(chosen(&offers, Known::default()), Ok(3));
-    assert_eq!(chosen(&offers[..3], Known::default()), Ok(0));
-    let listed = [digest(2)];
-    assert_eq!(chosen(&offers, Known { pinned: None, bound: &[], listed: &listed }), Ok(2));
-    assert_eq!(chosen(&offers, Known { pinned: Some(digest(0)), bound: &[], listed: &listed }), Ok(0));
-    // A pin that nothing matches changes nothing.
-    assert_eq!(chosen(&offers, Known { pinned: Some([9; 32]), bound: &[], listed: &listed }), Ok(2));
-    let both = [digest(3), digest(0)];
-    assert_eq!(chosen(&offers, Known { pinned: None, bound: &[], listed: &both }), Ok(0));
+    let (one, two, three) = ([digest(0)], [digest(2)], [digest(3)]);
+    let none = Known::default();
+    assert_eq!(chosen(&offers[..3], none), Ok(0));
+    for (known, expected) in [
+        (none, 3),
+        (Known { waiting: &one, ..none }, 0),
+        // What it waits with goes before who vouches, unless that is what admits.
+        (Known { waiting: &one, asks_authorities: true, ..none }, 3),
+        (Known { waiting: &two, listed: &one, ..none }, 0),
+        (Known { listed: &two, ..none }, 2),
+        (Known { listed: &two, asks_authorities: true, ..none }, 2),
+        (Known { listed: &[digest(3), digest(0)], ..none }, 0),
+        (Known { listed: &two, bound: &three, ..none }, 3),
+        (Known { listed: &two, pinned: Some(digest(0)), bound: &three, ..none }, 0),
+        // A pin that nothing matches changes nothing.
+        (Known { listed: &two, pinned: Some([9; 32]), ..none }, 2),
+        (Known { banned: &three, pinned: Some(digest(0)), bound: &two, listed: &two, ..none }, 3),
+        (Known { banned: &two, asks_authorities: true, ..none }, 2),
+    ] {
+        assert_eq!(chosen(&offers, known), Ok(expected), "{known:?}");
+    }
+    // Where nobody vouches, it is what it waits with all the same.
+    let waiting = Known { waiting: &two, asks_authorities: true, ..none };
+    assert_eq!(chosen(&offers[..3], waiting), Ok(2));
 }
 
 #[test]
