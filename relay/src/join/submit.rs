@@ -191,7 +191,7 @@ async fn attest(
     let entries = match policy.attestors.discovery {
         DiscoveryMode::Off => Vec::new(),
         DiscoveryMode::Defer => {
-            inventory::candidates(tx, &pool.pool_id, &discovery::lookups(&join.machine, ek)).await?
+            inventory::matching(tx, &pool.pool_id, &discovery::lookups(&join.machine, ek)).await?
         }
     };
     Ok(attest::token::judge(token.expect.as_ref(), &join.machine, ek)

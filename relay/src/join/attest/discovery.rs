@@ -1,7 +1,8 @@
 //! The attestor of the inventory: whether a pool knows the machine.
 //!
-//! An entry is found by one of its identifiers, its anchor, and judged by all of them. What is found is no verdict:
-//! a serial that reads like another machine's MAC finds an entry, and does not match it.
+//! The store finds an entry by one of its identifiers, its anchor, and matches all of them by the same rules, so that
+//! machines that share an anchor (blades with their chassis' serial number) don't hide one another. What it finds is no
+//! verdict: that is given here.
 
 use super::Verdict;
 use shared::{
@@ -12,7 +13,6 @@ use shared::{
     },
     hardware::{Machine, swapped_uuid},
 };
-use std::borrow::Cow;
 
 /// Defers a machine that is none of the entries, where the policy asks for it.
 #[must_use]
@@ -49,15 +49,43 @@ pub fn anchor(of: &Identifiers) -> Option<Anchor<'_>> {
     present.filter_map(|(kind, value)| Some(Anchor { kind, value: value.as_deref()? })).next()
 }
 
-/// All values by which an entry for this machine may be found: at most 4 and its MACs and GPU UUIDs. A placeholder
-/// finds nothing. The product UUID is looked for in both byte orders.
+/// What an entry for a machine is looked for by, in canonical form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lookups<'a> {
+    /// The endorsement key that it has proved.
+    pub ek_sha256: Option<&'a str>,
+    /// The product UUID, if it is usable.
+    pub product_uuid: Option<&'a str>,
+    /// The product UUID in the other byte order; it counts beside another identifier only.
+    pub swapped_uuid: Option<String>,
+    /// The serial number, if it is usable.
+    pub serial: Option<&'a str>,
+    /// At most [`shared::hardware::MAX_LISTED`].
+    pub gpu_uuids: &'a [String],
+    /// At most [`shared::hardware::MAX_LISTED`].
+    pub macs: &'a [String],
+}
+
+impl Lookups<'_> {
+    /// Whether no entry can be found by it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Lookups::default()
+    }
+}
+
+/// What an entry for this machine is looked for by. A placeholder finds nothing.
 #[must_use]
-pub fn lookups<'a>(machine: &'a Machine, proven_ek: Option<&'a str>) -> Vec<Cow<'a, str>> {
-    let uuid = machine.product_uuid.usable();
-    let single = [proven_ek, uuid, machine.serial.usable()];
-    let listed = machine.gpu_uuids.iter().chain(&machine.macs).map(String::as_str);
-    let swapped = uuid.and_then(swapped_uuid).map(Cow::Owned);
-    single.into_iter().flatten().chain(listed).map(Cow::Borrowed).chain(swapped).collect()
+pub fn lookups<'a>(machine: &'a Machine, proven_ek: Option<&'a str>) -> Lookups<'a> {
+    let product_uuid = machine.product_uuid.usable();
+    Lookups {
+        ek_sha256: proven_ek,
+        product_uuid,
+        swapped_uuid: product_uuid.and_then(swapped_uuid),
+        serial: machine.serial.usable(),
+        gpu_uuids: &machine.gpu_uuids,
+        macs: &machine.macs,
+    }
 }
 
 /// The first of the entries that is this machine: all that it names matches. `proven_ek` is the digest of the
@@ -177,14 +205,19 @@ mod tests {
             (wanted("", "", MAC, "", ""), Some(("mac", MAC))),
             (Identifiers::default(), None),
         ] {
-            let found = anchor(&entry);
-            assert_eq!(found.map(|anchor| (anchor.kind, anchor.value)), expected);
-            // Whatever the anchor is, the machine asks for it.
-            assert!(found.is_none_or(|anchor| {
-                lookups(&machine(), Some(EK)).iter().any(|value| value == anchor.value)
-            }));
+            assert_eq!(anchor(&entry).map(|anchor| (anchor.kind, anchor.value)), expected);
         }
-        assert_eq!(lookups(&machine(), None), [UUID, "SN-1", GPU, MAC, "02:00:00:00:00:01", SWAPPED]);
+        let machine = machine();
+        let lookups = lookups(&machine, Some(EK));
+        assert_eq!(
+            (lookups.ek_sha256, lookups.product_uuid, lookups.serial),
+            (Some(EK), Some(UUID), Some("SN-1"))
+        );
+        assert_eq!(lookups.swapped_uuid.as_deref(), Some(SWAPPED));
+        assert_eq!(
+            (lookups.gpu_uuids, lookups.macs),
+            (&[GPU.to_owned()][..], &[MAC.to_owned(), "02:00:00:00:00:01".to_owned()][..])
+        );
     }
 
     #[test]
