@@ -58,9 +58,7 @@ impl Node {
             let path = dir.path().display();
             tracing::warn!(%path, "the state is on {kind}: this machine will be a new one after its restart");
         }
-        fit::check_kept(&dir, &stored)?;
-        let key = key::load_or_create(&dir, settings.tpm, &settings.tcti)?;
-        fit::check_same(&dir, &stored, &*key)?;
+        let key = open_key(&settings, &dir, &stored)?;
         modes::warn_if_open(modes::Kind::Folder, dir.path());
         modes::warn_if_open(modes::Kind::Key, &dir.path().join(KEY));
         dir.export(&stored)?;
@@ -82,12 +80,17 @@ impl Node {
         Ok(node)
     }
 
-    /// Goes on with other settings; the state stays where it is.
+    /// Goes on with other settings; the state and the key stay where they are.
     ///
     /// # Errors
-    /// The relay can't be recognised by them; the old ones stay in force.
+    /// The relay can't be recognised by them, or the key can't be where it is; the old ones stay in force.
     pub fn apply(&mut self, settings: Settings, tokens: Sources) -> Result<(), Failure> {
         let client = make_client(&settings, &self.dir, &self.stored, &self.clock, &self.host)?;
+        if (settings.tpm, &settings.tcti) != (self.settings.tpm, &self.settings.tcti) {
+            // The same key, by another way to its TPM.
+            self.key = open_key(&settings, &self.dir, &self.stored)?;
+            self.found = None;
+        }
         self.client = client;
         self.settings = Settings { state_dir: self.settings.state_dir.clone(), ..settings };
         self.tokens = tokens;
@@ -252,6 +255,14 @@ impl Node {
         }
         Ok(hex::encode(leaf.tbs_certificate.raw_serial()))
     }
+}
+
+/// The key of this folder, if it is the one that the state goes with.
+fn open_key(settings: &Settings, dir: &StateDir, stored: &Stored) -> Result<Arc<dyn NodeKey>, Failure> {
+    fit::check_kept(dir, stored)?;
+    let key = key::load_or_create(dir, settings.tpm, &settings.tcti)?;
+    fit::check_same(dir, stored, &*key)?;
+    Ok(key)
 }
 
 fn make_client(

@@ -181,3 +181,26 @@ async fn a_tpm_that_is_gone_is_named_and_nothing_else_is_tried() {
     assert!(failure.to_string().contains("(transient, exit code 20)"), "{failure}");
     assert_eq!((node.stored.state.name(), world.bodies().len()), ("enrolled", 1));
 }
+
+#[tokio::test]
+async fn a_corrected_way_to_the_tpm_counts_once_the_settings_are_read_again() {
+    let world = World::new().await;
+    let mut node = world.node();
+    join(&mut node).await.unwrap();
+    let right = node.settings.clone();
+    let mut settings = right.clone();
+    settings.tcti = Tcti::parse("device:/nonexistent/tpmrm0").unwrap();
+    node.apply(settings, world.machine.sources()).unwrap();
+    let failure = heartbeat::send(&mut node, &mut Identities::default()).await.unwrap_err();
+    assert_eq!(failure.exit, Exit::Tpm);
+    assert!(failure.message.contains("/nonexistent/tpmrm0"), "{failure}");
+    let mut settings = right;
+    node.apply(settings.clone(), world.machine.sources()).unwrap();
+    heartbeat::send(&mut node, &mut Identities::default()).await.unwrap();
+    renew::attempt(&mut node).await.unwrap();
+    // What can't be met changes nothing.
+    settings.tpm = TpmMode::Off;
+    assert!(node.apply(settings, world.machine.sources()).unwrap_err().message.contains("tpm"));
+    assert_eq!(node.settings.tpm, TpmMode::Required);
+    heartbeat::send(&mut node, &mut Identities::default()).await.unwrap();
+}

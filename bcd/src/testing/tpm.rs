@@ -4,8 +4,9 @@ use super::Swtpm;
 use shared::tpm::NodeKeyPublic;
 use std::{
     io::{Read as _, Write as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     str::FromStr as _,
+    thread,
 };
 use tss_esapi::{
     Context,
@@ -179,4 +180,31 @@ pub(crate) fn lock_out(swtpm: &Swtpm) {
     assert!(codes.contains(&0x921), "no lock-out: {codes:x?}");
     // TPM2_FlushContext.
     assert_eq!(raw.call(NO_SESSIONS, 0x165, &made[..4]).0, 0);
+}
+
+/// The setting `tcti` for something that answers every command of a TPM with this response code.
+pub(crate) fn answering(code: u32) -> String {
+    let (commands, control, port) = loop {
+        let commands = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = commands.local_addr().unwrap().port();
+        let Some(next) = port.checked_add(1) else { continue };
+        if let Ok(control) = TcpListener::bind(("127.0.0.1", next)) {
+            break (commands, control, port);
+        }
+    };
+    // TPM_ST_NO_SESSIONS, the response's size, its code.
+    let response = [&[0x80, 0x01][..], &10_u32.to_be_bytes(), &code.to_be_bytes()].concat();
+    thread::spawn(move || answer_all(&commands, &response));
+    thread::spawn(move || answer_all(&control, &[0; 4]));
+    format!("swtpm:host=127.0.0.1,port={port}")
+}
+
+fn answer_all(listener: &TcpListener, answer: &[u8]) {
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let answer = answer.to_vec();
+        thread::spawn(move || {
+            while matches!(stream.read(&mut [0; 4096]), Ok(1..)) && stream.write_all(&answer).is_ok() {}
+        });
+    }
 }

@@ -91,11 +91,17 @@ impl Tcti {
             Self::Server { text, .. } => return TpmError::NoAnswer(text.clone()),
             Self::Device(path) => path,
         };
-        match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(_) => TpmError::Busy,
-            Err(error) if error.raw_os_error() == Some(BUSY) => TpmError::Busy,
-            Err(error) => TpmError::Unusable { path: path.clone(), why: error.to_string() },
-        }
+        unopened(path, OpenOptions::new().read(true).write(true).open(path).map(drop))
+    }
+}
+
+/// Why the library could not open a device that we try to open now.
+fn unopened(path: &Path, tried: std::io::Result<()>) -> TpmError {
+    match tried {
+        // It has been given back meanwhile.
+        Ok(()) => TpmError::Busy,
+        Err(error) if error.raw_os_error() == Some(BUSY) => TpmError::Busy,
+        Err(error) => TpmError::Unusable { path: path.to_owned(), why: error.to_string() },
     }
 }
 
@@ -118,6 +124,16 @@ mod tests {
         }
         for text in ["", "device", "device:", "device:tpm0", "/dev/tpm0", "swtpm:port=99999", "cmd:sh"] {
             assert!(Tcti::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_another_program_has_is_busy_and_one_that_is_denied_is_not() {
+        let path = Path::new("/dev/tpm0");
+        let of = |number: i32| unopened(path, Err(std::io::Error::from_raw_os_error(number)));
+        assert_eq!((of(libc::EBUSY), unopened(path, Ok(()))), (TpmError::Busy, TpmError::Busy));
+        for number in [libc::EACCES, libc::EPERM, libc::ENODEV] {
+            assert!(matches!(of(number), TpmError::Unusable { .. }), "{number}");
         }
     }
 

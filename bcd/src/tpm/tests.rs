@@ -7,7 +7,7 @@ use crate::{
     state::{KEY, StateDir, TPM_KEY},
     testing::{
         Made, Swtpm,
-        tpm::{leak, lock_out, make_credential, set_password, write_nv},
+        tpm::{answering, leak, lock_out, make_credential, set_password, write_nv},
     },
 };
 use shared::{
@@ -239,6 +239,29 @@ fn a_busy_tpm_is_asked_again_for_a_while() {
     assert_eq!(busy_for(2), Ok(()));
     assert_eq!(busy_for(u32::MAX), Err(TpmError::Busy));
     assert_eq!(tries.load(Ordering::Relaxed), 7);
+}
+
+/// By the response codes as a TPM sends them (TPM 2.0 part 2, 6.6.3).
+#[test]
+fn what_a_tpm_answers_is_told_apart() {
+    let said = |code: u32| Chip::open(&Tcti::parse(&answering(code)).unwrap()).map(|_| ()).unwrap_err();
+    // TPM_RC_YIELDED, _CANCELED, _TESTING, _NV_RATE, _RETRY.
+    for code in [0x908, 0x909, 0x90a, 0x920, 0x922] {
+        assert_eq!(said(code), TpmError::Busy, "{code:#x}");
+    }
+    // TPM_RC_CONTEXT_GAP, _OBJECT_MEMORY, _SESSION_MEMORY, _MEMORY, _SESSION_HANDLES, _OBJECT_HANDLES.
+    for code in 0x901..=0x906 {
+        assert_eq!(said(code), TpmError::Full, "{code:#x}");
+    }
+    // TPM_RC_LOCKOUT.
+    let locked = said(0x921);
+    assert_eq!(locked, TpmError::LockedOut);
+    assert!(locked.to_string().contains("--clear-lockout"), "{locked}");
+    // TPM_RC_FAILURE: its number is what people search for.
+    let failed = said(0x101);
+    assert!(matches!(failed, TpmError::Failed { .. }) && failed.to_string().contains("0x101"), "{failed}");
+    // What a TPM 1.2 says to a command of a TPM 2.0.
+    assert_eq!(said(0x1e), TpmError::NotTpm2);
 }
 
 #[test]
