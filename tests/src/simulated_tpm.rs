@@ -147,12 +147,8 @@ impl Endorsement {
     }
 
     fn offer(&self) -> Value {
-        let mut offer = json!({"public": STANDARD.encode(self.public())});
-        if !self.certificates.is_empty() {
-            let certificates = self.certificates.iter().map(|der| STANDARD.encode(der));
-            offer["certificates"] = certificates.collect();
-        }
-        offer
+        let certificates: Vec<String> = self.certificates.iter().map(|der| STANDARD.encode(der)).collect();
+        json!({"public": STANDARD.encode(self.public()), "certificates": certificates})
     }
 
     /// TPM2_ActivateCredential (TPM 2.0 part 1, 24).

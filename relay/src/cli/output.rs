@@ -210,6 +210,7 @@ fn cell(row: &Value, column: &Column, now: Timestamp) -> String {
         Some(Value::String(text)) if column.is_time => {
             Timestamp::parse(text).map_or_else(|_| shown(text), |at| humane::relative(at, now))
         }
+        Some(Value::String(text)) if is_claim(row, column) => format!("{} (unverified)", shown(text)),
         Some(Value::String(text)) => shown(text),
         Some(Value::Bool(yes)) => if *yes { "yes" } else { "no" }.to_owned(),
         Some(Value::Array(items)) if items.is_empty() => ABSENT.to_owned(),
@@ -223,6 +224,16 @@ fn cell(row: &Value, column: &Column, now: Timestamp) -> String {
         None | Some(Value::Null) => ABSENT.to_owned(),
         Some(other) => shown(&other.to_string()),
     }
+}
+
+/// Whether the value is the name of a TPM's maker that nobody but the machine vouches for: anybody can write a certificate
+/// that says it, and a person decides by it.
+fn is_claim(row: &Value, column: &Column) -> bool {
+    let (parent, name) = column.path.rsplit_once('.').unwrap_or(("", &column.path));
+    let holder =
+        parent.split('.').filter(|name| !name.is_empty()).try_fold(row, |value, name| value.get(name));
+    let vouched = holder.and_then(|holder| holder.get("ekVouched")).and_then(Value::as_bool);
+    name == "ekManufacturer" && vouched != Some(true)
 }
 
 /// `certificate.expiresAt` as `CERTIFICATE EXPIRES`.

@@ -226,6 +226,31 @@ fn every_list_has_columns_that_exist() {
     }
 }
 
+/// Whoever decides by it must see what it is worth, in whatever form that is for people.
+#[test]
+fn a_manufacturer_that_nobody_vouches_for_is_marked() {
+    use output::{Format, render};
+    let now = shared::time::Timestamp::from_seconds(0);
+    let rows = rows();
+    let shown = |method: &str, answer: &Value, format: Option<Format>| {
+        render(rows.iter().find(|row| row.name == method).unwrap(), answer, format, now)
+    };
+    for (vouched, marked) in [(json!(true), false), (json!(false), true), (Value::Null, true)] {
+        let of = json!({"id": "jr_1", "ekManufacturer": "INTC", "ekVouched": vouched});
+        let request = json!({"joinRequest": of});
+        for text in [
+            shown("compute.endorsementKeys.listUnmatched", &json!({"endorsementKeys": [of]}), None),
+            shown("compute.joinRequests.list", &json!({"joinRequests": [of]}), Some(Format::Wide)),
+            shown("compute.joinRequests.get", &request, Some(Format::Table)),
+        ] {
+            assert!(text.contains("INTC"), "{text}");
+            assert_eq!(text.contains("INTC (unverified)"), marked, "{text}");
+        }
+        // What programs read stays what the relay said.
+        assert!(!shown("compute.joinRequests.get", &request, Some(Format::Json)).contains("unverified"));
+    }
+}
+
 #[test]
 fn pages_are_made_of_the_whole_command_line() {
     let folder = tempfile::tempdir().unwrap();

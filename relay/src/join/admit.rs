@@ -93,6 +93,7 @@ async fn write_node(
         identity: &join.identity,
         ek_sha256: join.ek_sha256(),
         ek_manufacturer: join.ek_manufacturer(),
+        ek_vouched: join.ek_vouched().unwrap_or_default(),
         token: join.token,
         remote_address: &join.remote_address,
         kubernetes_node_name: join.kubernetes_node_name,

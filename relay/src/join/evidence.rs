@@ -47,10 +47,17 @@ use shared::{
 pub(super) struct Proven {
     /// SHA-256 of its SubjectPublicKeyInfo.
     pub(super) ek_sha256: String,
-    /// Who made the TPM, as the key's certificate says.
+    /// Who made the TPM, as the key's certificate says: anybody can say so, unless an authority vouches for the key.
     pub(super) manufacturer: Option<String>,
-    /// The authority that vouches for it, where the pool's policy asks for one.
+    /// The authority of the pool that vouches for it.
     vouched_by: Option<EndorsementAuthorityId>,
+}
+
+impl Proven {
+    /// Whether an authority of the pool vouches for the key.
+    pub(super) fn is_vouched(&self) -> bool {
+        self.vouched_by.is_some()
+    }
 }
 
 /// What a machine has shown so far.
@@ -70,8 +77,6 @@ struct Asked<'a> {
     keys: &'a [String],
     /// Whether some have certificates.
     have_certificates: bool,
-    /// Whether a key is to be chosen.
-    chooses: bool,
 }
 
 /// What is known of the keys that a machine offers.
@@ -113,8 +118,7 @@ pub(super) async fn of_join(
     let csr_sha256 = hex::encode(&request.digest());
     let keys = digests(tpm);
     let have_certificates = tpm.endorsement_keys.iter().any(|key| !key.certificates.is_empty());
-    let chooses = input.proof.is_none();
-    let asked = Asked { csr_sha256: &csr_sha256, keys: &keys, have_certificates, chooses };
+    let asked = Asked { csr_sha256: &csr_sha256, keys: &keys, have_certificates };
     let facts = call
         .relay
         .store
@@ -228,8 +232,8 @@ async fn wanted(
         some.filter_map(|request| request.ek_sha256.clone())
     };
     let listed = endorsement_keys::listed(tx, &pool.pool_id, &keys).await?;
-    let asks_authorities = asks_authorities(&pool);
-    let bundles = match asked.have_certificates && (asked.chooses || asks_authorities) {
+    // They choose the key; and with the proof, the operator is told whether they vouch for it.
+    let bundles = match asked.have_certificates {
         true => endorsement_authorities::all(tx, &pool.pool_id).await?,
         false => Vec::new(),
     };
@@ -240,7 +244,7 @@ async fn wanted(
         bound: decoded(held.into_iter().chain(of_requests(JoinRequestState::Approved))),
         listed: decoded(listed),
         waiting: decoded(of_requests(JoinRequestState::Pending)),
-        asks_authorities,
+        asks_authorities: asks_authorities(&pool),
     }))
 }
 

@@ -133,6 +133,7 @@ mod tests {
                         identity: &Identity::default(),
                         ek_sha256: None,
                         ek_manufacturer: None,
+                        ek_vouched: false,
                         token: &JoinTokenId::derive(&[1; 32]),
                         remote_address: "192.0.2.7",
                         kubernetes_node_name: None,

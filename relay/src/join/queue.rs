@@ -79,6 +79,7 @@ pub(super) async fn ask(
         identity: join.identity.clone(),
         ek_sha256: join.ek_sha256().map(str::to_owned),
         ek_manufacturer: join.ek_manufacturer().map(str::to_owned),
+        ek_vouched: join.ek_vouched(),
         remote_address: join.remote_address.clone(),
         shared_with: Vec::new(),
         state: JoinRequestState::Pending,

@@ -62,9 +62,14 @@ impl Submission<'_> {
         self.proven.as_ref().map(|proven| proven.ek_sha256.as_str())
     }
 
-    /// Who made its TPM.
+    /// Who made its TPM, as the key's certificate says.
     pub(super) fn ek_manufacturer(&self) -> Option<&str> {
         self.proven.as_ref().and_then(|proven| proven.manufacturer.as_deref())
+    }
+
+    /// Whether an authority of the pool vouches for the key, if there is one.
+    pub(super) fn ek_vouched(&self) -> Option<bool> {
+        self.proven.as_ref().map(Proven::is_vouched)
     }
 }
 

@@ -16,12 +16,14 @@ const INSERT: &str = "INSERT INTO endorsement_keys (pool_id, ek_sha256, note, ad
 const REMOVE: &str = "DELETE FROM endorsement_keys WHERE pool_id = $1 AND ek_sha256 = $2";
 const LISTED: &str = "SELECT ek_sha256 FROM endorsement_keys WHERE pool_id = $1 \
     AND ek_sha256 IN ($2, $3, $4, $5, $6, $7, $8, $9)";
-const UNMATCHED: &str = "SELECT s.ek_sha256, MAX(s.ek_manufacturer) AS ek_manufacturer, MAX(s.node_id) AS node_id, \
+const UNMATCHED: &str = "SELECT s.ek_sha256, COALESCE(MAX(CASE WHEN s.ek_vouched = 1 THEN s.ek_manufacturer END), \
+    CASE WHEN MAX(s.ek_vouched) = 0 THEN MAX(s.ek_manufacturer) END) AS ek_manufacturer, \
+    CAST(MAX(s.ek_vouched) AS BIGINT) AS ek_vouched, MAX(s.node_id) AS node_id, \
     MAX(s.request_id) AS request_id, MIN(s.seen_at) AS first_seen_at FROM ( \
-    SELECT ek_sha256, ek_manufacturer, id AS node_id, CAST(NULL AS TEXT) AS request_id, created_at AS seen_at \
+    SELECT ek_sha256, ek_manufacturer, ek_vouched, id AS node_id, CAST(NULL AS TEXT) AS request_id, created_at AS seen_at \
     FROM nodes WHERE pool_id = $1 AND ek_sha256 > $2 AND state <> 'released' \
     UNION ALL \
-    SELECT ek_sha256, ek_manufacturer, CAST(NULL AS TEXT) AS node_id, id AS request_id, created_at AS seen_at \
+    SELECT ek_sha256, ek_manufacturer, ek_vouched, CAST(NULL AS TEXT) AS node_id, id AS request_id, created_at AS seen_at \
     FROM join_requests WHERE pool_id = $1 AND ek_sha256 > $2 AND state IN ('pending', 'approved') AND expires_at > $4 \
     ) s WHERE NOT EXISTS (SELECT 1 FROM endorsement_keys k WHERE k.pool_id = $1 AND k.ek_sha256 = s.ek_sha256) \
     GROUP BY s.ek_sha256 ORDER BY s.ek_sha256 LIMIT $3";
@@ -122,6 +124,7 @@ fn unmatched_key(row: &Row) -> Result<UnmatchedKey, StoreError> {
     Ok(UnmatchedKey {
         ek_sha256: row.text("ek_sha256")?,
         ek_manufacturer: row.maybe_text("ek_manufacturer")?,
+        ek_vouched: row.flag("ek_vouched")?,
         node_id: node,
         join_request_id: request,
         first_seen_at: row.time("first_seen_at")?,

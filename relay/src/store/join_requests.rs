@@ -17,22 +17,25 @@ const OF_JOIN: &str = "SELECT id, content_sha256, ek_sha256, reasons, incumbents
     FROM join_requests \
     WHERE token_id = $1 AND csr_sha256 = $2 ORDER BY id LIMIT 1000";
 const LOCK_OVERDUE_OF_TOKEN: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, \
-    ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
+    ek_sha256, ek_manufacturer, ek_vouched, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
     FROM join_requests WHERE token_id = $1 AND state IN ('pending', 'approved') AND expires_at <= $2 \
     ORDER BY id LIMIT 1000";
 const LOCK_OPEN_OF_TOKEN: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, ek_sha256, \
-    ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note FROM join_requests \
+    ek_manufacturer, ek_vouched, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
+    FROM join_requests \
     WHERE token_id = $1 AND state IN ('pending', 'approved') ORDER BY id LIMIT 1000";
 const FIND: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, ek_sha256, \
-    ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note FROM join_requests \
+    ek_manufacturer, ek_vouched, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
+    FROM join_requests \
     WHERE id = $1 AND pool_id = $2";
 const PAGE: &str = "SELECT id, tenant_id, pool_id, token_id, csr_sha256, reasons, identity, ek_sha256, \
-    ek_manufacturer, remote_address, state, created_at, expires_at, decided_at, decided_by, note FROM join_requests \
+    ek_manufacturer, ek_vouched, remote_address, state, created_at, expires_at, decided_at, decided_by, note \
+    FROM join_requests \
     WHERE pool_id = $1 AND state IN ($2, $3, $4) AND CASE WHEN state IN ('pending', 'approved') AND expires_at <= $5 \
     THEN 'expired' ELSE state END = $2 AND id > $6 ORDER BY id LIMIT $7";
 const INSERT: &str = "INSERT INTO join_requests (id, token_id, csr_sha256, content_sha256, pool_id, tenant_id, \
-    reasons, identity, ek_sha256, ek_manufacturer, remote_address, state, created_at, expires_at, incumbents) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14)";
+    reasons, identity, ek_sha256, ek_manufacturer, ek_vouched, remote_address, state, created_at, expires_at, \
+    incumbents) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'pending', $13, $14, $15)";
 const DECIDE: &str = "UPDATE join_requests SET state = $2, expires_at = $3, decided_at = $4, decided_by = $5, \
     note = COALESCE($6, note) WHERE id = $1 AND state IN ('pending', 'approved')";
 const END: &str = "UPDATE join_requests SET state = $2 WHERE id = $1 AND state IN ('pending', 'approved')";
@@ -182,6 +185,7 @@ pub async fn insert(tx: &mut Tx<'_>, request: &JoinRequest, about: About<'_>) ->
         (&identity).into(),
         (&request.ek_sha256).into(),
         (&request.ek_manufacturer).into(),
+        request.ek_vouched.unwrap_or_default().into(),
         (&request.remote_address).into(),
         request.created_at.into(),
         request.expires_at.into(),
@@ -271,6 +275,7 @@ fn state(row: &Row) -> Result<RequestState, StoreError> {
 }
 
 fn request(row: &Row) -> Result<JoinRequest, StoreError> {
+    let (ek_sha256, ek_vouched) = (row.maybe_text("ek_sha256")?, row.flag("ek_vouched")?);
     Ok(JoinRequest {
         id: row.parsed("id")?,
         tenant_id: row.text("tenant_id")?,
@@ -279,7 +284,8 @@ fn request(row: &Row) -> Result<JoinRequest, StoreError> {
         csr_sha256: row.text("csr_sha256")?,
         reasons: row.json("reasons")?,
         identity: row.json::<Identity>("identity")?,
-        ek_sha256: row.maybe_text("ek_sha256")?,
+        ek_vouched: ek_sha256.is_some().then_some(ek_vouched),
+        ek_sha256,
         ek_manufacturer: row.maybe_text("ek_manufacturer")?,
         remote_address: row.text("remote_address")?,
         shared_with: Vec::new(),

@@ -35,6 +35,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0004_request_incumbents",
         sql: include_str!("../../migrations/0004_request_incumbents.sql"),
     },
+    Migration { version: 5, name: "0005_vouched", sql: include_str!("../../migrations/0005_vouched.sql") },
 ];
 
 /// What a migration did.

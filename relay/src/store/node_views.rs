@@ -10,12 +10,12 @@ use shared::{
 };
 
 const FIND: &str = "SELECT n.id, n.pool_id, n.tenant_id, n.state, n.generation, n.trust, n.hosted, n.identity, \
-    n.seen_identity, n.key_sha256, n.ek_sha256, n.ek_manufacturer, n.token_id, n.remote_address, n.kubernetes_node_name, n.agent_version, \
-    n.current_serial, n.created_at, n.joined_at, n.last_heartbeat_at, n.ban_reason, c.not_after \
+    n.seen_identity, n.key_sha256, n.ek_sha256, n.ek_manufacturer, n.ek_vouched, n.token_id, n.remote_address, \
+    n.kubernetes_node_name, n.agent_version, n.current_serial, n.created_at, n.joined_at, n.last_heartbeat_at, n.ban_reason, c.not_after \
     FROM nodes n LEFT JOIN certificates c ON c.serial = n.current_serial WHERE n.id = $1 AND n.pool_id = $2";
 const PAGE: &str = "SELECT n.id, n.pool_id, n.tenant_id, n.state, n.generation, n.trust, n.hosted, n.identity, \
-    n.seen_identity, n.key_sha256, n.ek_sha256, n.ek_manufacturer, n.token_id, n.remote_address, n.kubernetes_node_name, n.agent_version, \
-    n.current_serial, n.created_at, n.joined_at, n.last_heartbeat_at, n.ban_reason, c.not_after \
+    n.seen_identity, n.key_sha256, n.ek_sha256, n.ek_manufacturer, n.ek_vouched, n.token_id, n.remote_address, \
+    n.kubernetes_node_name, n.agent_version, n.current_serial, n.created_at, n.joined_at, n.last_heartbeat_at, n.ban_reason, c.not_after \
     FROM nodes n LEFT JOIN certificates c ON c.serial = n.current_serial \
     WHERE n.pool_id = $1 AND n.id > $2 AND ($3 = 1 OR n.state <> 'released') ORDER BY n.id LIMIT $4";
 const UNRELEASED: &str = "SELECT id FROM nodes WHERE pool_id = $1 AND state <> 'released' LIMIT 1";
@@ -107,6 +107,7 @@ fn node(row: &Row) -> Result<Node, StoreError> {
     let placeholders = Machine::judge(&identity).placeholders();
     let expires_at = row.maybe_time("not_after")?;
     let serial = row.text("current_serial")?;
+    let (ek_sha256, ek_vouched) = (row.maybe_text("ek_sha256")?, row.flag("ek_vouched")?);
     Ok(Node {
         node_id: row.parsed("id")?,
         tenant_id: row.text("tenant_id")?,
@@ -120,7 +121,8 @@ fn node(row: &Row) -> Result<Node, StoreError> {
         seen_identity: row.maybe_json("seen_identity")?,
         conditions: Vec::new(),
         key_sha256: row.text("key_sha256")?,
-        ek_sha256: row.maybe_text("ek_sha256")?,
+        ek_vouched: ek_sha256.is_some().then_some(ek_vouched),
+        ek_sha256,
         ek_manufacturer: row.maybe_text("ek_manufacturer")?,
         token_id: row.parsed("token_id")?,
         remote_address: row.text("remote_address")?,

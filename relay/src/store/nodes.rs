@@ -18,11 +18,12 @@ const FIND_ALL: &str = "SELECT id, pool_id, tenant_id, site_id, state, generatio
     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)";
 const INSERT: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state, generation, trust, hosted, identity, \
     key_sha256, token_id, remote_address, kubernetes_node_name, agent_version, current_serial, created_at, joined_at, \
-    ek_sha256, ek_manufacturer) \
-    VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $15, $16)";
+    ek_sha256, ek_manufacturer, ek_vouched) \
+    VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $15, $16, $17)";
 const REJOIN: &str = "UPDATE nodes SET generation = $2, trust = $3, hosted = $4, identity = $5, seen_identity = NULL, \
     token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10, \
-    ek_sha256 = COALESCE($11, ek_sha256), ek_manufacturer = COALESCE($12, ek_manufacturer) WHERE id = $1";
+    ek_sha256 = COALESCE($11, ek_sha256), ek_manufacturer = CASE WHEN $11 IS NULL THEN ek_manufacturer ELSE $12 END, \
+    ek_vouched = CASE WHEN $11 IS NULL THEN ek_vouched ELSE $13 END WHERE id = $1";
 const REPLACE_CERTIFICATE: &str = "UPDATE nodes SET key_sha256 = $2, current_serial = $3, previous_serial = NULL, \
     next_serial = NULL, boot_id = NULL, earlier_boot_ids = NULL WHERE id = $1";
 const OFFER_CERTIFICATE: &str = "UPDATE nodes SET next_serial = $2, trust = $3 WHERE id = $1";
@@ -67,8 +68,10 @@ pub struct Joined<'a> {
     pub identity: &'a Identity,
     /// The endorsement key that it has proved; what it proved before stays where it is absent.
     pub ek_sha256: Option<&'a str>,
-    /// Who made its TPM.
+    /// Who made its TPM, as that key's certificate says.
     pub ek_manufacturer: Option<&'a str>,
+    /// Whether an authority of the pool vouches for that key.
+    pub ek_vouched: bool,
     /// The token.
     pub token: &'a JoinTokenId,
     /// Where the call came from.
@@ -149,6 +152,7 @@ pub async fn insert(tx: &mut Tx<'_>, new: NewNode<'_>, joined: &Joined<'_>) -> R
         joined.at.into(),
         joined.ek_sha256.into(),
         joined.ek_manufacturer.into(),
+        joined.ek_vouched.into(),
     ];
     tx.execute(INSERT, &row).await.map(drop)
 }
@@ -172,6 +176,7 @@ pub async fn rejoin(tx: &mut Tx<'_>, generation: i64, joined: &Joined<'_>) -> Re
         joined.at.into(),
         joined.ek_sha256.into(),
         joined.ek_manufacturer.into(),
+        joined.ek_vouched.into(),
     ];
     tx.execute(REJOIN, &row).await.map(drop)
 }

@@ -126,9 +126,11 @@ pub struct EndorsementKeyList {
 pub struct UnmatchedKey {
     /// SHA-256 of the key's SubjectPublicKeyInfo.
     pub ek_sha256: String,
-    /// The TPM's manufacturer, where its certificate names one.
+    /// The TPM's manufacturer, where its certificate names one: the machine's claim, unless ekVouched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_manufacturer: Option<String>,
+    /// Whether one of the pool's authorities vouched for the key at one of these proofs. The manufacturer is then of such a one.
+    pub ek_vouched: bool,
     /// The node that proved it, if one is not released; the latest of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,

@@ -155,10 +155,12 @@ pub struct JoinRequest {
     /// The endorsement key that it has proved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_sha256: Option<String>,
-    /// Who made its TPM, as the certificate says that came with the endorsement key: the machine's claim, unless one of the
-    /// pool's authorities vouches for the key.
+    /// Who made its TPM, as the certificate says that came with the endorsement key: the machine's claim, unless ekVouched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_manufacturer: Option<String>,
+    /// Whether one of the pool's authorities vouched for that key when the machine first asked. Absent without such a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ek_vouched: Option<bool>,
     /// Where the first call came from.
     pub remote_address: String,
     /// Nodes and open requests of the same tenant that share an identifier with it, at most 100. Only `get` looks.

@@ -170,9 +170,12 @@ pub struct Node {
     /// The endorsement key of its TPM, if it has proved one: SHA-256 of its SubjectPublicKeyInfo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_sha256: Option<String>,
-    /// Who made its TPM, as that key's certificate says.
+    /// Who made its TPM, as that key's certificate says: the machine's claim, unless ekVouched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_manufacturer: Option<String>,
+    /// Whether one of the pool's authorities vouched for that key when it was proved. Absent without such a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ek_vouched: Option<bool>,
     /// The token it joined with.
     pub token_id: JoinTokenId,
     /// The address it joined from.

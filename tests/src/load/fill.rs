@@ -84,6 +84,7 @@ async fn node(tx: &mut Tx<'_>, filling: &Filling, number: usize) -> Result<(), F
         identity: &identity,
         ek_sha256: None,
         ek_manufacturer: None,
+        ek_vouched: false,
         token,
         remote_address: "127.0.0.1",
         kubernetes_node_name: None,

@@ -14,6 +14,7 @@ on_both_databases!(
     a_key_is_listed_while_its_request_is_approved,
     another_key_is_listed_while_a_request_is_approved,
     a_ban_is_not_passed_by_with_another_key,
+    who_made_a_tpm_is_its_own_word_unless_an_authority_vouches,
     a_key_that_is_held_or_banned_is_proved_also_where_no_tpm_is_asked_for,
 );
 
@@ -179,4 +180,45 @@ async fn a_key_that_is_held_or_banned_is_proved_also_where_no_tpm_is_asked_for(d
     world.relay.call("compute/nodes/ban", &named).await;
     let banned = join(&world.relay, &token, &mut Machine::new(3), &tpm).await;
     assert_eq!(outcome(&banned), "nodeBanned", "{}", banned.body);
+}
+
+async fn who_made_a_tpm_is_its_own_word_unless_an_authority_vouches(database: Database) {
+    let world = World::new(database).await;
+    let relay = &world.relay;
+    let (maker, forger) = (TpmMaker::new("id:414D4400"), TpmMaker::new("id:494E5443"));
+    add_authority(relay, &maker).await;
+    let shown = |of: &Value| (of["ekManufacturer"].clone(), of["ekVouched"].clone());
+    let (claimed, vouched) = ((json!("INTC"), json!(false)), (json!("AMD"), json!(true)));
+    set_policy(relay, json!({"unknownEndorsementKeys": "defer"})).await;
+    let token = relay.mint(json!({"maxUses": 9, "allowReclaim": true})).await;
+    let forged = SimulatedTpm::new().certified(0, &forger);
+    let genuine = SimulatedTpm::new().certified(0, &maker);
+    let bare = SimulatedTpm::new();
+    for (number, tpm, expected) in
+        [(1, &forged, &claimed), (2, &genuine, &vouched), (3, &bare, &(Value::Null, json!(false)))]
+    {
+        let mut machine = Machine::new(number);
+        let waits = join(relay, &token, &mut machine, tpm).await;
+        assert_eq!(&shown(&request(relay, &waits).await), expected, "{number}");
+        let unmatched = relay.call("compute/endorsementKeys/listUnmatched", &in_pool(json!({}))).await;
+        let keys = unmatched["endorsementKeys"].as_array().unwrap();
+        let key = keys.iter().find(|key| key["ekSha256"] == tpm.ek_sha256().as_str()).unwrap();
+        assert_eq!(&shown(key), expected, "{number}");
+        let named = in_pool(json!({"joinRequestId": waits.body["joinRequestId"]}));
+        relay.call("compute/joinRequests/approve", &named).await;
+        let joined = join(relay, &token, &mut machine, tpm).await;
+        assert_eq!(&shown(&node(relay, &joined).await), expected, "{number}");
+    }
+    // A node that joins again is what its last proof shows, and nothing of an earlier one.
+    list_key(relay, &genuine.ek_sha256()).await;
+    let forged = genuine.certified(0, &forger);
+    let joined = join(relay, &token, &mut Machine::new(2), &forged).await;
+    assert_eq!(joined.body["generation"], 2, "{}", joined.body);
+    assert_eq!(shown(&node(relay, &joined).await), claimed);
+    let genuine = forged.certified(0, &maker);
+    let joined = join(relay, &token, &mut Machine::new(2), &genuine).await;
+    assert_eq!(shown(&node(relay, &joined).await), vouched);
+    // A machine without a TPM has nothing to vouch for.
+    let plain = Machine::new(4).join(relay, &token).await;
+    assert_eq!(shown(&node(relay, &plain).await), (Value::Null, Value::Null));
 }

@@ -167,6 +167,17 @@ async fn prove(desk: &Desk, node: &NodeId, ek: &str) {
     assert_eq!(written.await.unwrap(), 1);
 }
 
+/// Writes that an authority vouches for the key of a node, whose certificate says this of its maker.
+async fn vouch(desk: &Desk, ek: &str, manufacturer: Option<&str>) {
+    let written = desk.relay.store.transact("vouch", (ek, manufacturer), |tx, (ek, manufacturer)| {
+        Box::pin(async move {
+            let sql = "UPDATE nodes SET ek_vouched = 1, ek_manufacturer = $2 WHERE ek_sha256 = $1";
+            tx.execute(sql, &[(*ek).into(), (*manufacturer).into()]).await
+        })
+    });
+    assert_eq!(written.await.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn what_was_proved_here_and_is_not_listed() {
     at_a_desk(async |desk| {
@@ -202,11 +213,20 @@ async fn what_was_proved_here_and_is_not_listed() {
         request(&desk, 17, "own", &ek(17), "pending", 60).await;
         let latest = latest.max(JoinRequestId::derive(&[10; 32]));
         let expected = [
-            json!({"ekSha256": ek(1), "nodeId": one, "firstSeenAt": first}),
-            json!({"ekSha256": ek(2), "ekManufacturer": "IFX", "nodeId": two, "joinRequestId": latest, "firstSeenAt": first}),
-            json!({"ekSha256": ek(5), "ekManufacturer": "IFX", "joinRequestId": waiting, "firstSeenAt": desk.clock.now()}),
+            json!({"ekSha256": ek(1), "ekVouched": false, "nodeId": one, "firstSeenAt": first}),
+            json!({"ekSha256": ek(2), "ekManufacturer": "IFX", "ekVouched": false, "nodeId": two, "joinRequestId": latest, "firstSeenAt": first}),
+            json!({"ekSha256": ek(5), "ekManufacturer": "IFX", "ekVouched": false, "joinRequestId": waiting, "firstSeenAt": desk.clock.now()}),
         ];
         assert_eq!(desk.good(&root(), unmatched, pool()).await, json!({"endorsementKeys": expected}));
+        // What a certificate that somebody vouches for says counts before what anybody says.
+        vouch(&desk, &ek(2), None).await;
+        let shown = desk.good(&root(), unmatched, pool()).await;
+        let of_two = &shown["endorsementKeys"][1];
+        assert_eq!((&of_two["ekVouched"], &of_two["ekManufacturer"]), (&json!(true), &Value::Null));
+        vouch(&desk, &ek(2), Some("AMD")).await;
+        let shown = desk.good(&root(), unmatched, pool()).await;
+        let of_two = &shown["endorsementKeys"][1];
+        assert_eq!((&of_two["ekVouched"], &of_two["ekManufacturer"]), (&json!(true), &json!("AMD")));
         for limit in [1, 2, 3] {
             let mut list = pool();
             list["limit"] = json!(limit);

@@ -27,6 +27,7 @@ pub(super) async fn wait(desk: &Desk, tenant: &str, pool: &str, token: &str) -> 
         identity: hardware::Identity { serial: Some("SN-1".to_owned()), ..hardware::Identity::default() },
         ek_sha256: None,
         ek_manufacturer: None,
+        ek_vouched: None,
         remote_address: "192.0.2.7".to_owned(),
         shared_with: Vec::new(),
         state: JoinRequestState::Pending,

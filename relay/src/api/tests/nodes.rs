@@ -46,6 +46,7 @@ pub(super) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
                 identity: claim,
                 ek_sha256: None,
                 ek_manufacturer: None,
+                ek_vouched: false,
                 token: &JoinTokenId::derive(&[1; 32]),
                 remote_address: "192.0.2.7",
                 kubernetes_node_name: None,
