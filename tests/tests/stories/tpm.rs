@@ -2,11 +2,13 @@
 //! with a TPM that does not do as it should.
 
 use serde_json::{Value, json};
+use shared::time::Timestamp;
 use std::fs;
 use tests::{Bcd, Database, FakeMachine, Finished, Made, RelayProcess, Swtpm, on_both_databases};
 
 on_both_databases!(
     a_machine_lives_by_the_key_in_its_tpm,
+    a_machine_renews_by_the_key_in_its_tpm,
     every_endorsement_key_can_be_pinned,
     an_unknown_tpm_waits_and_the_command_that_bcd_prints_approves_it,
     an_authority_admits_where_the_policy_says_so,
@@ -18,7 +20,7 @@ struct Site {
     relay: RelayProcess,
     bcd: Bcd,
     home: tempfile::TempDir,
-    _database: Database,
+    database: Database,
 }
 
 impl Site {
@@ -27,7 +29,7 @@ impl Site {
         let relay = RelayProcess::start(home.path(), Some(&database), &[]);
         let token = relay.join_token(3).await;
         let bcd = machine(&home, 1, &relay, &token);
-        Self { relay, bcd, home, _database: database }
+        Self { relay, bcd, home, database }
     }
 
     async fn nodes(&self) -> Vec<Value> {
@@ -79,6 +81,7 @@ async fn a_machine_lives_by_the_key_in_its_tpm(database: Database) {
     assert_joined(&bcd.join());
     let has = |name: &str| bcd.state_dir().join(name).exists();
     assert!(has("node.tpm") && has("node.crt") && !has("node.key"));
+    shows_its_tpm(&bcd);
     let nodes = site.nodes().await;
     assert_eq!(nodes.len(), 1);
     assert_eq!(nodes[0]["ekSha256"], endorsement_keys(&bcd)[0], "{}", nodes[0]);
@@ -96,6 +99,73 @@ async fn a_machine_lives_by_the_key_in_its_tpm(database: Database) {
     assert_eq!(again[0]["keySha256"], nodes[0]["keySha256"]);
 }
 
+/// `bcd identity` tells what is written on the TPM, for programs and for people.
+fn shows_its_tpm(bcd: &Bcd) {
+    let shown = tests::finish(bcd.command("identity"));
+    let mut json = bcd.command("identity");
+    json.arg("--json");
+    let json = tests::finish(json);
+    let seen: Value = serde_json::from_str(&json.stdout).unwrap();
+    let tpm = &seen["tpm"];
+    let (manufacturer, firmware) = (tpm["manufacturer"].as_str().unwrap(), tpm["firmware"].as_str().unwrap());
+    assert_eq!(manufacturer, "IBM");
+    let is_version =
+        |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'.');
+    assert!(is_version(firmware), "{tpm}");
+    assert!(shown.stdout.contains(&format!("{manufacturer}, firmware {firmware}")), "{shown}");
+    let subject = |place: usize| tpm["endorsementKeys"][place]["certificateSubject"].as_str();
+    // The RSA key's and the P-384 key's certificates; the P-256 key has none.
+    assert_eq!((subject(0), subject(1), subject(2)), (Some("CN=unknown"), None, Some("CN=unknown")), "{tpm}");
+    for index in ["0x01c00002", "0x01c00016"] {
+        assert!(shown.stdout.contains(&format!("CN=unknown (NV {index})")), "{shown}");
+    }
+}
+
+/// Lets time pass for bcd, as if it had been off: its renewal is due.
+fn age(bcd: &Bcd) {
+    let mut state = state(bcd);
+    for (member, seconds) in [("issuedAt", -80_000), ("renewAfter", -80_000), ("expiresAt", -82_000)] {
+        let at = Timestamp::parse(state[member].as_str().unwrap()).unwrap();
+        state[member] = json!(at.plus_seconds(seconds).to_string());
+    }
+    fs::write(bcd.state_dir().join("state.json"), state.to_string()).unwrap();
+}
+
+/// What bcd keeps.
+fn state(bcd: &Bcd) -> Value {
+    serde_json::from_slice(&fs::read(bcd.state_dir().join("state.json")).unwrap_or_default())
+        .unwrap_or_default()
+}
+
+async fn a_machine_renews_by_the_key_in_its_tpm(database: Database) {
+    let site = Site::new(database).await;
+    let swtpm = Swtpm::start(Made::Bare);
+    let bcd = site.bcd.with_tpm("required", &swtpm.tcti());
+    assert_joined(&bcd.join());
+    let (joined, first) = (site.nodes().await.remove(0), state(&bcd));
+    let key = fs::read(bcd.state_dir().join("node.tpm")).unwrap();
+    for certificates in 2..4 {
+        age(&bcd);
+        let before = state(&bcd);
+        let mut running = bcd.run();
+        running.wait_for("new certificate", || (state(&bcd)["serial"] != before["serial"]).then_some(()));
+        assert_eq!(running.terminate(), Some(0));
+        let count = site.database.number("SELECT COUNT(*) FROM certificates").await;
+        assert_eq!(count, certificates);
+    }
+    // The handshake with the new certificate makes it the node's: the same node, by the same key, after one join.
+    beats(&bcd);
+    let renewed = site.nodes().await.remove(0);
+    assert_eq!(renewed["certificate"]["serial"], state(&bcd)["serial"]);
+    assert_ne!(renewed["certificate"]["serial"], first["serial"]);
+    for member in ["nodeId", "keySha256", "ekSha256", "generation", "joinedAt"] {
+        assert_eq!(renewed[member], joined[member], "{member}");
+    }
+    assert_eq!(fs::read(bcd.state_dir().join("node.tpm")).unwrap(), key);
+    assert!(!bcd.state_dir().join("node.key").exists());
+    assert_eq!(site.database.number("SELECT COUNT(*) FROM joins").await, 1);
+}
+
 async fn every_endorsement_key_can_be_pinned(database: Database) {
     let site = Site::new(database).await;
     for place in 0..3 {
@@ -103,7 +173,8 @@ async fn every_endorsement_key_can_be_pinned(database: Database) {
         let number = u32::try_from(place).unwrap() + 10;
         let bcd = machine(&site.home, number, &site.relay, "").with_tpm("required", &swtpm.tcti());
         let key = endorsement_keys(&bcd).remove(place);
-        let input = json!({"ttlSeconds": 600, "expect": {"ekSha256": key}, "idempotencyKey": key});
+        let input =
+            json!({"ttlSeconds": 600, "maxUses": 2, "expect": {"ekSha256": key}, "idempotencyKey": key});
         let minted = site.relay.call("compute/joinTokens/create", &in_pool(&input)).await;
         bcd.give_token(minted["token"].as_str().unwrap());
         assert_joined(&bcd.join());
@@ -112,9 +183,11 @@ async fn every_endorsement_key_can_be_pinned(database: Database) {
         let other = Swtpm::start(Made::Bare);
         let thief = machine(&site.home, number + 10, &site.relay, minted["token"].as_str().unwrap());
         let refused = thief.with_tpm("required", &other.tcti()).join();
-        assert!(matches!(refused.code, Some(12 | 13)), "{refused}");
+        assert_eq!(refused.code, Some(13), "{refused}");
+        assert!(refused.stderr.contains("expect.ekSha256"), "{refused}");
+        let thief = machine(&site.home, number + 20, &site.relay, minted["token"].as_str().unwrap());
         let refused = thief.join();
-        assert!(matches!(refused.code, Some(12 | 20)), "{refused}");
+        assert_eq!(refused.code, Some(20), "{refused}");
     }
 }
 
@@ -160,6 +233,9 @@ async fn an_authority_admits_where_the_policy_says_so(database: Database) {
     let bcd = site.bcd.with_tpm("required", &swtpm.tcti());
     let waiting = bcd.join();
     assert_eq!(waiting.code, Some(10), "nobody vouches for it yet: {waiting}");
+    // What its certificate says is told, and that it is no more than that.
+    let waiting = site.relay.call("compute/joinRequests/list", &in_pool(&json!({}))).await;
+    assert_is_made_by_ibm(&waiting["joinRequests"][0], false);
     // Another TPM's CAs have the same names and other keys.
     let other = Swtpm::start(Made::WithCertificates);
     for (place, file) in other.authorities().iter().enumerate() {
@@ -180,6 +256,16 @@ async fn an_authority_admits_where_the_policy_says_so(database: Database) {
     assert_eq!(waiting["joinRequests"], json!([]), "what waited is settled");
     let node = &site.nodes().await[0];
     assert!(endorsement_keys(&bcd).iter().any(|key| node["ekSha256"] == key.as_str()), "{node}");
+    assert_is_made_by_ibm(node, true);
+}
+
+/// A request or a node whose endorsement key's certificate is one of `swtpm_localca`: its manufacturer's id is of IBM.
+fn assert_is_made_by_ibm(shown: &Value, vouched: bool) {
+    assert_eq!(
+        (&shown["ekManufacturer"], &shown["ekVouched"]),
+        (&json!("id:00001014"), &json!(vouched)),
+        "{shown}"
+    );
 }
 
 async fn a_tpm_that_is_a_device(database: Database) {
