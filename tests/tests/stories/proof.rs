@@ -321,32 +321,22 @@ async fn a_certificate_that_is_new_renews_by_its_own_key(database: Database) {
 
 async fn any_endorsement_key_of_a_tpm_takes_its_node_over(database: Database) {
     let world = World::new(database).await;
-    // One TPM with two endorsement keys.
-    let (rsa, ecc) = (SimulatedTpm::new(), SimulatedTpm::new());
-    let offer = |machine: &Machine| {
-        let mut offer = rsa.offer(machine);
-        let second = ecc.offer(machine)["endorsementKeys"][0].clone();
-        offer["endorsementKeys"].as_array_mut().unwrap().push(second);
-        offer
-    };
+    let tpm = SimulatedTpm::with_keys(2);
+    let (one, two) = (tpm.ek_sha256_of(0), tpm.ek_sha256_of(1));
     let join = async |machine: &mut Machine, more: Value| {
         let token = world.relay.mint(more).await;
-        let offer = offer(machine);
-        let asked = send(&world.relay, &token, &input(machine, &offer, None)).await;
-        let proof = rsa.answer(machine, &asked.body).or_else(|| ecc.answer(machine, &asked.body));
-        let answer = send(&world.relay, &token, &input(machine, &offer, proof.as_ref())).await;
-        machine.keep(&answer);
+        let answer = join(&world.relay, &token, machine, &tpm).await;
         assert_eq!(answer.body["status"], "issued", "{}", answer.body);
         answer
     };
     let mut machine = Machine::new(1);
     let first = join(&mut machine, json!({})).await;
-    assert_eq!(node(&world.relay, &first).await["ekSha256"], rsa.ek_sha256().as_str());
+    assert_eq!(node(&world.relay, &first).await["ekSha256"], one.as_str());
     machine.new_request();
-    let second = join(&mut machine, json!({"expect": {"ekSha256": ecc.ek_sha256()}})).await;
-    assert_eq!(node(&world.relay, &second).await["ekSha256"], ecc.ek_sha256().as_str());
+    let second = join(&mut machine, json!({"expect": {"ekSha256": two}})).await;
+    assert_eq!(node(&world.relay, &second).await["ekSha256"], two.as_str());
     // Its disk is lost, again and again: each of the keys is the node's, whichever was proved last.
-    let pinned = json!({"allowReclaim": true, "expect": {"ekSha256": ecc.ek_sha256()}});
+    let pinned = json!({"allowReclaim": true, "expect": {"ekSha256": two}});
     for (generation, more) in
         (2..).zip([json!({"allowReclaim": true}), pinned, json!({"allowReclaim": true})])
     {
