@@ -16,6 +16,7 @@ mod relay;
 mod simulated_tpm;
 mod swtpm;
 mod tpm_maker;
+mod vm;
 mod wire;
 
 pub use self::{
@@ -29,6 +30,7 @@ pub use self::{
     simulated_tpm::{SimulatedTpm, key_public},
     swtpm::{Device, Made, Swtpm},
     tpm_maker::TpmMaker,
+    vm::{HOST, Hardware, Vm},
     wire::{Fault, Wire},
 };
 

@@ -153,21 +153,29 @@ impl Running {
     ///
     /// # Panics
     /// It does not end within [`LONGEST_END`].
-    #[expect(clippy::panic, reason = "a program that can't be told to end fails its test")]
-    pub(crate) fn terminate(mut self) -> Option<i32> {
+    pub(crate) fn terminate(self) -> Option<i32> {
         let process = i32::try_from(self.child.id()).map(Pid::from_raw);
         if let Ok(process) = process {
             // It may have ended before; its exit code is still there.
             let _ = kill(process, Signal::SIGTERM);
         }
+        self.wait(LONGEST_END)
+    }
+
+    /// Waits until it has ended; answers the exit code, `None` if a signal ended it.
+    ///
+    /// # Panics
+    /// It takes longer.
+    #[expect(clippy::panic, reason = "a program that does not end fails its test")]
+    pub(crate) fn wait(mut self, longest: Duration) -> Option<i32> {
         let told = Instant::now();
-        while told.elapsed() < LONGEST_END {
+        while told.elapsed() < longest {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return status.code();
             }
             thread::sleep(Duration::from_millis(10));
         }
-        panic!("still running {LONGEST_END:?} after SIGTERM\n{}", self.log());
+        panic!("still running after {longest:?}\n{}", self.log());
     }
 
     fn end(&mut self) {
