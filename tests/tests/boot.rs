@@ -67,9 +67,11 @@ mod slow {
     #[test]
     fn a_machine_boots_joins_by_its_tpm_and_stays_the_same_node() {
         let mut site = Site::new();
-        let hardware = Hardware::new(1);
+        let hardware = Hardware { kernel: "test.sandbox".to_owned(), ..Hardware::new(1) };
         let mut vm = Vm::start(hardware.clone(), site.relay(), &site.token(1));
         vm.wait_for(JOINED, 1);
+        vm.wait_for("sandbox: done", 1);
+        assert_sandbox(&vm.console());
         let nodes = site.nodes();
         assert_eq!(nodes.len(), 1);
         let (identity, joined) = (&nodes[0]["identity"], &nodes[0]["nodeId"]);
@@ -89,6 +91,50 @@ mod slow {
             (site.nodes()[0]["lastHeartbeatAt"] != before).then_some(())
         });
         assert_eq!(site.nodes()[0]["nodeId"], *joined);
+    }
+
+    /// What a process sees that runs as bcd.service does.
+    fn assert_sandbox(console: &str) {
+        for (what, expected) in [
+            ("a home", "closed"),
+            ("/usr", "closed"),
+            ("/etc", "closed"),
+            ("a raw socket", "closed"),
+            ("a packet socket", "closed"),
+            ("the disk", "closed"),
+            ("kernel settings", "closed"),
+            ("another process", "closed"),
+            ("a namespace", "closed"),
+            ("a setuid file", "closed"),
+            ("SMBIOS", "open"),
+            ("the TPM", "open"),
+            ("the state", "open"),
+            ("TCP", "open"),
+        ] {
+            assert!(
+                console.contains(&format!("sandbox: {what}: {expected}")),
+                "{what} is not {expected}\n{console}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_upgrade_keeps_the_node_and_a_purge_forgets_it() {
+        let site = Site::new();
+        let hardware = Hardware { kernel: "test.lifecycle".to_owned(), ..Hardware::new(1) };
+        let vm = Vm::start(hardware, site.relay(), &site.token(1));
+        vm.wait_for("lifecycle: done", 1);
+        for what in [
+            "an upgrade keeps node and certificate",
+            "an upgrade restarts what runs",
+            "a removal ends it",
+            "a removal keeps the state",
+            "what is installed again is the same node",
+            "a purge forgets it",
+        ] {
+            assert!(vm.console().contains(&format!("lifecycle: {what}")), "{what}\n{}", vm.console());
+        }
+        assert_eq!(site.nodes().len(), 1);
     }
 
     #[test]
