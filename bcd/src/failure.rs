@@ -8,13 +8,16 @@ use crate::{
 };
 use shared::{
     problem::{Code, Problem, Reason},
-    terminal::shown,
+    terminal::shown_within,
     token::without_tokens,
 };
 use std::{fmt, io, time::Duration};
 
 /// The most characters of the relay's id of a request that are shown.
 const MAX_REQUEST_ID: usize = 64;
+
+/// The most characters of what a relay says that are shown and kept.
+const MAX_MESSAGE: usize = 2_000;
 
 /// What a command came to; the exit codes of `bcd join` and `bcd run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +176,7 @@ impl Failure {
     pub fn of_call(error: &CallError, with_certificate: bool) -> Self {
         let failure = Self::of_error(error, with_certificate);
         // What the other end says and what its certificate names ends up on terminals, in journals and in the state.
-        Self { message: shown(&failure.message), ..failure }
+        Self { message: shown_within(&failure.message, MAX_MESSAGE), ..failure }
     }
 
     fn of_error(error: &CallError, with_certificate: bool) -> Self {

@@ -105,11 +105,13 @@ fn token(node: &Node) -> Result<JoinToken, Failure> {
     }
 }
 
-/// The GPUs of a join that waits stay those that its request shows: the driver may be loaded by now and show others, which
-/// is no reason to ask a person once more.
+/// The GPUs and network interfaces of a join that waits stay those that its request shows: a driver may be loaded by now and
+/// show others, which is no reason to ask a person once more.
 fn as_waiting(state: &State, identity: Identity) -> Identity {
     match state {
-        State::Waiting(waiting) => Identity { gpu_uuids: waiting.gpu_uuids.clone(), ..identity },
+        State::Waiting(waiting) => {
+            Identity { gpu_uuids: waiting.gpu_uuids.clone(), macs: waiting.macs.clone(), ..identity }
+        }
         _ => identity,
     }
 }

@@ -9,8 +9,13 @@ use shared::{
     api::node::{Deferred, Trust},
     hardware::Identity,
     id::{JoinRequestId, JoinTokenId, NodeId},
+    terminal::shown_within,
     time::Timestamp,
 };
+
+/// The most reasons of a deferral that are kept, and the longest word of a relay's, in characters.
+const MAX_REASONS: usize = 16;
+const MAX_WORD: usize = 128;
 
 /// The version that this bcd writes.
 pub const VERSION: u64 = 1;
@@ -122,6 +127,9 @@ pub struct Waiting {
     /// The GPUs that the request shows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_uuids: Vec<String>,
+    /// The MAC addresses that it shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub macs: Vec<String>,
 }
 
 impl Waiting {
@@ -131,11 +139,17 @@ impl Waiting {
         Self {
             joining,
             join_request_id: deferred.join_request_id,
-            tenant_id: deferred.tenant_id,
-            pool_id: deferred.pool_id,
-            reasons: deferred.reasons,
+            tenant_id: shown_within(&deferred.tenant_id, MAX_WORD),
+            pool_id: shown_within(&deferred.pool_id, MAX_WORD),
+            reasons: deferred
+                .reasons
+                .iter()
+                .take(MAX_REASONS)
+                .map(|reason| shown_within(reason, MAX_WORD))
+                .collect(),
             retry_at: now.plus_seconds(i64::from(deferred.retry_after_seconds)),
             gpu_uuids: identity.gpu_uuids,
+            macs: identity.macs,
         }
     }
 }

@@ -60,5 +60,9 @@ pub async fn rotate(
             Ok(rotation)
         })
     });
-    rotated.await
+    let rotation = rotated.await?;
+    if rotation.changes.iter().any(|change| !matches!(change, Change::Waiting { .. })) {
+        tracing::info!(changes = ?rotation.changes, by = rotator.actor, "CAs were rotated");
+    }
+    Ok(rotation)
 }

@@ -10,6 +10,15 @@ pub fn shown(text: &str) -> String {
     text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// A text on one line, of at most that many characters: what is longer ends with an ellipsis.
+#[must_use]
+pub fn shown_within(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => shown(text),
+        Some((end, _)) => shown(text.get(..end).unwrap_or_default()) + "…",
+    }
+}
+
 /// A text on the lines that it has.
 #[must_use]
 pub fn shown_lines(text: &str) -> String {
@@ -57,6 +66,15 @@ mod tests {
         let written = harmless_json(&serde_json::json!(BAD).to_string());
         assert!(!written.chars().any(steers), "{written:?}");
         assert_eq!(serde_json::from_str::<String>(&written).unwrap(), BAD);
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_between_characters() {
+        for (text, most, expected) in
+            [("aé\u{1b}", 3, "aé\u{fffd}"), ("aéb", 2, "aé…"), ("", 0, ""), ("a", 0, "…")]
+        {
+            assert_eq!(shown_within(text, most), expected, "{text} {most}");
+        }
     }
 
     #[test]

@@ -109,6 +109,21 @@ async fn a_deferred_machine_says_what_to_do_and_keeps_asking_for_the_same() {
 }
 
 #[tokio::test]
+async fn what_a_relay_says_at_length_is_kept_in_short() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = machine.node(&relay);
+    for reason in [Reason::TokenExhausted, Reason::RequestDenied] {
+        relay.refuse(Problem::refused(reason, "\u{7f}".repeat(200_000)));
+        let failure = fails(&mut node).await;
+        node.note(&failure);
+    }
+    let kept = std::fs::metadata(machine.folder.path().join("state/state.json")).unwrap().len();
+    assert!(kept < 32_000, "{kept} bytes");
+    drop(node);
+    assert_eq!(machine.node(&relay).stored.state.name(), "final");
+}
+
+#[tokio::test]
 async fn a_join_that_waits_keeps_its_token_until_it_is_taken_no_more_or_a_person_gives_another() {
     let (relay, mut machine) = (Relay::start().await, Machine::new());
     let kept = machine.folder.path().join("state").join(TOKEN);
@@ -123,7 +138,8 @@ async fn a_join_that_waits_keeps_its_token_until_it_is_taken_no_more_or_a_person
     // The file has another one by now, as a cluster's has every few hours: nobody is asked anew.
     machine.token = token(2);
     relay.fault(Fault::Defer);
-    let with_driver = Identity { gpu_uuids: vec!["GPU-1".into()], ..identity() };
+    let macs = vec!["00:11:22:33:44:55".into()];
+    let with_driver = Identity { gpu_uuids: vec!["GPU-1".into()], macs, ..identity() };
     attempt(&mut machine.node(&relay), with_driver).await.unwrap_err();
     // The relay takes the kept one no more.
     relay.refuse(Problem::new(Code::Unauthenticated, "because"));

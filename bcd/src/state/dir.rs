@@ -106,12 +106,14 @@ impl StateDir {
             .map_err(io_error("cannot open", &lock))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|_| StateError::Busy(path.to_owned()))?;
-        Ok(Self {
+        let dir = Self {
             path: path.to_owned(),
             _lock: lock,
             #[cfg(test)]
             writes_left: std::cell::Cell::new(usize::MAX),
-        })
+        };
+        dir.remove_unfinished()?;
+        Ok(dir)
     }
 
     /// Where it is.
@@ -193,6 +195,7 @@ impl StateDir {
         for name in names {
             self.remove(name)?;
         }
+        self.remove_unfinished()?;
         sync_folder(&self.path).map_err(io_error("cannot sync", &self.path))
     }
 
@@ -213,6 +216,12 @@ impl StateDir {
             }
         }
         Ok(())
+    }
+
+    /// Removes what a crash left of writes that it cut short: keys and tokens among them.
+    fn remove_unfinished(&self) -> Result<(), StateError> {
+        let unfinished = [STATE, TOKEN, CERTIFICATE, CA_BUNDLE, KEY, TPM_KEY].map(unfinished);
+        unfinished.iter().try_for_each(|name| self.remove(name))
     }
 
     fn remove(&self, name: &str) -> Result<(), StateError> {
@@ -279,17 +288,24 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     Ok(Some(bytes))
 }
 
+/// What a file is called until it is whole.
+fn unfinished(name: &str) -> String {
+    format!(".{name}.new")
+}
+
 fn write_atomically(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let temporary = folder.join(format!(".{name}.new"));
+    let temporary = folder.join(unfinished(name));
     // Left over from a crash, perhaps with another mode.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, folder.join(name))?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    if let Err(error) = written.and_then(|()| fs::rename(&temporary, folder.join(name))) {
+        drop(fs::remove_file(&temporary));
+        return Err(error);
+    }
     sync_folder(folder)
 }
 

@@ -120,6 +120,30 @@ fn a_leftover_of_a_crash_does_not_lend_its_mode() {
 }
 
 #[test]
+fn what_a_crash_cut_short_is_gone_at_the_next_start_and_after_a_reset() {
+    let folder = tempfile::tempdir().unwrap();
+    let leave = || {
+        for name in [STATE, TOKEN, KEY, TPM_KEY, CERTIFICATE, CA_BUNDLE] {
+            fs::write(folder.path().join(format!(".{name}.new")), "half a secret").unwrap();
+        }
+    };
+    let names = || {
+        let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+        files.map(|name| name.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    leave();
+    let dir = StateDir::open(folder.path()).unwrap();
+    assert_eq!(names(), ["lock"]);
+    leave();
+    dir.forget(false).unwrap();
+    assert_eq!(names(), ["lock"]);
+    // A write that fails leaves nothing either: a folder is where the file would go.
+    fs::create_dir_all(folder.path().join(TOKEN).join("full")).unwrap();
+    dir.write(TOKEN, b"secret", 0o600).unwrap_err();
+    assert!(!names().iter().any(|name| name.ends_with(".new")), "{:?}", names());
+}
+
+#[test]
 fn forgetting_keeps_the_key_only_if_asked() {
     let folder = tempfile::tempdir().unwrap();
     let dir = StateDir::open(folder.path()).unwrap();

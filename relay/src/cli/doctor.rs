@@ -16,7 +16,7 @@ use crate::{
     first_start,
     random::Random,
     seal::{KeyRing, MasterKey},
-    store::Store,
+    store::{Store, StoreError},
 };
 use clap::ArgMatches;
 use judge::{Finding, Mark};
@@ -136,6 +136,11 @@ async fn store(settings: &Settings, random: &Random, now: Timestamp) -> Vec<Find
     };
     let mut findings = vec![match store.pending().await {
         Ok(applied) => judge::schema(&place, &applied),
+        Err(error @ StoreError::NewerSchema { .. }) => Finding::wrong(
+            "store",
+            format!("{place}: {error}"),
+            "install the relay that migrated it, or a newer one",
+        ),
         Err(error) => Finding::wrong("store", format!("{place}: {}", chain(&error)), "run `relay migrate`"),
     }];
     if findings.iter().all(|finding| finding.mark != Mark::Wrong) {

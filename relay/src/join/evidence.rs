@@ -25,14 +25,14 @@ use crate::{
         endorsement_authorities::{self, StoredAuthority},
         endorsement_keys,
         identities::{self, KnownKeys},
-        join_requests, join_tokens, pools,
+        inventory, join_requests, join_tokens, pools,
     },
 };
 use shared::{
     api::{
         join_requests::JoinRequestState,
         node::{Challenge, EndorsementKey, JoinInput, Proof, Tpm},
-        pools::{TpmMode, UnknownKeys},
+        pools::{DiscoveryMode, TpmMode, UnknownKeys},
     },
     binary::Binary,
     csr::CertificateRequest,
@@ -221,9 +221,13 @@ async fn wanted(
     let keys: Vec<&str> = asked.keys.iter().map(String::as_str).collect();
     let KnownKeys { held, banned } = identities::known_endorsement_keys(tx, &pool.site_id, &keys).await?;
     let pin = token.expect.as_ref().and_then(|expect| expect.ek_sha256.as_ref());
-    // `off` looks at no TPM that nobody knows. A node that has proved its key is taken over by that key alone, and a ban
-    // covers it: both ask for the proof whatever the policy has become since.
-    let is_known = pin.is_some() || !held.is_empty() || !banned.is_empty();
+    let named = match pool.policy.attestors.discovery {
+        DiscoveryMode::Off => Vec::new(),
+        DiscoveryMode::Defer => inventory::named_keys(tx, &pool.pool_id, &keys).await?,
+    };
+    // `off` looks at no TPM that nobody knows. A node that has proved its key is taken over by that key alone, a ban covers
+    // it, and the inventory may know the machine by it: all ask for the proof whatever the policy has become since.
+    let is_known = pin.is_some() || !held.is_empty() || !banned.is_empty() || !named.is_empty();
     if pool.policy.attestors.tpm == TpmMode::Off && !is_known {
         return Ok(None);
     }
@@ -242,7 +246,7 @@ async fn wanted(
         banned: decoded(banned),
         pinned: pin.and_then(|pin| hex::decode(pin.as_str())),
         bound: decoded(held.into_iter().chain(of_requests(JoinRequestState::Approved))),
-        listed: decoded(listed),
+        listed: decoded(listed.into_iter().chain(named)),
         waiting: decoded(of_requests(JoinRequestState::Pending)),
         asks_authorities: asks_authorities(&pool),
     }))

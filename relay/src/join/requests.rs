@@ -170,7 +170,8 @@ pub enum Next {
 }
 
 /// What a join with this content and these reasons comes to, after the requests that it made `earlier`: one that admits
-/// it counts before one that waits, and one that waits before one whose time is over.
+/// it counts before one that waits, one that waits before one that was denied, and that before one whose time is over. So
+/// the decision about the latest question counts, in whatever order they are given.
 ///
 /// # Errors
 /// `requestDenied`, `requestExpired`.
@@ -180,23 +181,24 @@ pub fn next(
     reasons: &[DeferReason],
     now: Timestamp,
 ) -> Result<Next, Problem> {
-    let (mut waits, mut over) = (None, None);
+    let (mut waits, mut denied, mut over) = (None, None, None);
     let same = |request: &&Earlier| request.content_sha256 == about.content_sha256;
     for request in earlier.iter().filter(same).filter(|one| one.ek_sha256.as_deref() == about.ek_sha256) {
         match standing(request, about, reasons, now) {
             Ok(Standing::Waived) => return Ok(Next::Admit(Some(request.id.clone()))),
             Ok(Standing::Waits) => waits = Some(Next::Wait(request.id.clone())),
             Ok(Standing::Other) => {}
-            Err(denied) if denied.reason == Some(Reason::RequestDenied) => return Err(denied),
-            Err(expired) => over = Some(expired),
+            Err(refusal) if refusal.reason == Some(Reason::RequestDenied) => denied = Some(refusal),
+            Err(refusal) => over = Some(refusal),
         }
     }
-    match (waits, over) {
+    match (waits, denied.or(over)) {
         (Some(waits), _) => Ok(waits),
-        (None, Some(expired)) => Err(expired),
+        (None, Some(refusal)) => Err(refusal),
         (None, None) if reasons.is_empty() => {
-            // Another endorsement key of the same TPM, which holds the same node key: it may be the one that is listed now.
-            let open = |one: &&Earlier| one.ek_sha256.is_some() && one.state.at(now).is_open();
+            // A key of the TPM that holds the same node key: another one, or the first that it was asked to prove. It may be
+            // the one that is listed now.
+            let open = |one: &&Earlier| one.state.at(now).is_open();
             let kin = earlier.iter().filter(same).find(|one| about.ek_sha256.is_some() && open(one));
             Ok(Next::Admit(kin.map(|request| request.id.clone())))
         }

@@ -138,6 +138,7 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     let held = identities::lock(tx, &pool.site_id, &wanted).await?;
     let (incumbents, mut rows) = load_incumbents(tx, join, held).await?;
     let collision = identity::admission(newcomer(join, &token, &pool), &incumbents)?;
+    let attested = if looked_at(tx, join, &collision.admission).await? { Vec::new() } else { attested };
     let reasons = reasons(attested, &collision);
     let content = queue::content(join, &pool);
     let about = About { content_sha256: &content, ek_sha256: join.ek_sha256(), incumbents: &collision.about };
@@ -205,12 +206,20 @@ async fn attest(
         .and(attest::placeholders::judge(policy.placeholders, &join.machine, ek.is_some())))
 }
 
-/// Why a person must look at the machine. A node that comes back with its key was looked at.
+/// Whether it is a node that comes back with its key and claims to be no other machine than it was: that one was looked at.
+async fn looked_at(
+    tx: &mut Tx<'_>,
+    join: &Submission<'_>,
+    admission: &Admission,
+) -> Result<bool, StoreError> {
+    let Admission::Same(node) = admission else { return Ok(false) };
+    let (before, now) = (nodes::identity(tx, node).await?, &join.identity);
+    let claims = [(&before.product_uuid, &now.product_uuid), (&before.serial, &now.serial)];
+    Ok(claims.into_iter().all(|(before, now)| now.is_none() || now == before))
+}
+
+/// Why a person must look at the machine.
 fn reasons(attested: Vec<DeferReason>, collision: &Collision) -> Vec<DeferReason> {
-    let attested = match collision.admission {
-        Admission::Same(_) => Vec::new(),
-        Admission::New | Admission::Reclaim(_) => attested,
-    };
     let mut all: Vec<DeferReason> = attested.into_iter().chain(collision.reasons.iter().copied()).collect();
     all.sort();
     all

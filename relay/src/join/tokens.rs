@@ -17,7 +17,14 @@ pub fn admits(token: &TokenFacts, now: Timestamp) -> Result<(), Problem> {
         return Err(Problem::refused(Reason::TokenExpired, detail));
     }
     if token.uses.saturating_add(token.pending) >= token.max_uses {
-        let detail = format!("All {} uses of the join token are spent; ask for a new one.", token.max_uses);
+        let detail = match token.pending {
+            0 => format!("All {} uses of the join token are spent; ask for a new one.", token.max_uses),
+            held => format!(
+                "All {} uses of the join token are spent or held by the {held} join requests that wait for a person or for \
+                 their machine; ask for a new one.",
+                token.max_uses
+            ),
+        };
         return Err(Problem::refused(Reason::TokenExhausted, detail));
     }
     Ok(())

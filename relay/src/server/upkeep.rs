@@ -23,7 +23,7 @@ use crate::{
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use rustls::pki_types::{IpAddr, ServerName};
-use shared::time::Timestamp;
+use shared::{api::nodes::NodeState, time::Timestamp};
 use std::{
     future::Future,
     io,
@@ -197,7 +197,8 @@ impl House {
         });
         let (counts, pending) = counted.await?;
         relay.metrics.set_pending_requests(pending);
-        for (state, count) in counts {
+        for state in NodeState::ALL {
+            let count = counts.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
             relay.metrics.set_nodes(state.as_str(), count);
         }
         relay.metrics.set_ca_not_after(relay.ca.load().not_after().map_or(0, Timestamp::seconds));

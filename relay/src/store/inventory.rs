@@ -5,7 +5,10 @@
 use super::{Row, StoreError, Tx, Value};
 use crate::join::attest::discovery::{Lookups, anchor};
 use shared::{
-    api::inventory::{Identifiers, InventoryEntry},
+    api::{
+        inventory::{Identifiers, InventoryEntry},
+        node::MAX_ENDORSEMENT_KEYS,
+    },
     hardware::MAX_LISTED,
 };
 
@@ -62,7 +65,11 @@ const MATCHING: &str = "SELECT i.entry_id, i.product_uuid, i.serial, i.mac, i.gp
     $129, $130, $131, $132, $133, $134)) \
     ORDER BY i.entry_id LIMIT $2";
 
-pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, PUT, REMOVE, MATCHING];
+// An endorsement key is always the anchor of its entry.
+const NAMED_KEYS: &str = "SELECT DISTINCT anchor_value FROM inventory WHERE pool_id = $1 \
+    AND anchor_kind = 'ekSha256' AND anchor_value IN ($2, $3, $4, $5, $6, $7, $8, $9)";
+
+pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, PUT, REMOVE, MATCHING, NAMED_KEYS];
 
 /// The most entries that are found for a machine: one is enough to know it, and it may have been entered more than once.
 const MAX_MATCHES: i64 = 16;
@@ -94,6 +101,17 @@ pub async fn page(
     limit: i64,
 ) -> Result<Vec<InventoryEntry>, StoreError> {
     tx.fetch_all(PAGE, &[pool_id.into(), after.into(), limit.into()]).await?.iter().map(entry).collect()
+}
+
+/// Those of at most [`MAX_ENDORSEMENT_KEYS`] endorsement keys that entries of the pool name.
+///
+/// # Errors
+/// The store's.
+pub async fn named_keys(tx: &mut Tx<'_>, pool_id: &str, keys: &[&str]) -> Result<Vec<String>, StoreError> {
+    // No digest is empty.
+    let slots = keys.iter().copied().chain(std::iter::repeat("")).take(MAX_ENDORSEMENT_KEYS);
+    let args: Vec<Value<'_>> = std::iter::once(pool_id).chain(slots).map(Value::from).collect();
+    tx.fetch_all(NAMED_KEYS, &args).await?.iter().map(|row| row.text("anchor_value")).collect()
 }
 
 /// Writes an entry, new or again; it has an identifier.

@@ -31,6 +31,7 @@ const PROMOTE: &str = "UPDATE nodes SET previous_serial = current_serial, curren
     next_serial = NULL, key_sha256 = $3 WHERE id = $1 AND next_serial = $2";
 const HEARTBEAT: &str = "UPDATE nodes SET last_heartbeat_at = $2, agent_version = COALESCE($3, agent_version) \
     WHERE id = $1 AND state = 'live'";
+const IDENTITY: &str = "SELECT identity FROM nodes WHERE id = $1";
 const LOCK_SIGNS: &str = "SELECT id, pool_id, tenant_id, identity, seen_identity, boot_id, earlier_boot_ids FROM nodes \
     WHERE id = $1 AND state = 'live'";
 const SET_BOOT: &str = "UPDATE nodes SET boot_id = $2, earlier_boot_ids = $3 WHERE id = $1";
@@ -46,6 +47,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     OFFER_CERTIFICATE,
     PROMOTE,
     HEARTBEAT,
+    IDENTITY,
     LOCK_SIGNS,
     SET_BOOT,
     SET_SEEN,
@@ -105,6 +107,14 @@ pub struct NewNode<'a> {
 /// The store's.
 pub async fn lock(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<NodeFacts>, StoreError> {
     tx.lock_optional(LOCK, &[id.as_str().into()]).await?.map(|row| node(&row)).transpose()
+}
+
+/// What the node said it was when it joined, in canonical form.
+///
+/// # Errors
+/// The store's.
+pub async fn identity(tx: &mut Tx<'_>, id: &NodeId) -> Result<Identity, StoreError> {
+    tx.fetch_one(IDENTITY, &[id.as_str().into()]).await?.json("identity")
 }
 
 /// The node as it is now, not locked.

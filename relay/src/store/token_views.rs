@@ -13,9 +13,9 @@ const FIND: &str = "SELECT id, tenant_id, pool_id, max_uses, uses, pending, expe
 const PAGE: &str = "SELECT id, tenant_id, pool_id, max_uses, uses, pending, expect, allow_reclaim, hosted, \
     created_at, created_by, expires_at, revoked_at, last_used_at FROM join_tokens \
     WHERE pool_id = $1 AND id > $2 \
-    AND ($3 = 1 OR (revoked_at IS NULL AND uses + pending < max_uses AND expires_at > $4)) ORDER BY id LIMIT $5";
+    AND ($3 = 1 OR (revoked_at IS NULL AND uses < max_uses AND expires_at > $4)) ORDER BY id LIMIT $5";
 const LIVE: &str = "SELECT id FROM join_tokens \
-    WHERE pool_id = $1 AND revoked_at IS NULL AND uses + pending < max_uses AND expires_at > $2 LIMIT 1";
+    WHERE pool_id = $1 AND revoked_at IS NULL AND uses < max_uses AND expires_at > $2 LIMIT 1";
 const INSERT: &str = "INSERT INTO join_tokens (id, tenant_id, pool_id, secret_sha256, max_uses, uses, pending, \
     expect, allow_reclaim, hosted, created_at, created_by, expires_at) \
     VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING";

@@ -124,6 +124,9 @@ pub enum NodeState {
 }
 
 impl NodeState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Live, Self::Banned, Self::Released];
+
     /// As the wire and the store say it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -14,6 +14,7 @@ on_both_databases!(
     a_key_is_listed_while_its_request_is_approved,
     another_key_is_listed_while_a_request_is_approved,
     a_ban_is_not_passed_by_with_another_key,
+    the_key_that_the_inventory_names_is_the_one_to_prove,
     who_made_a_tpm_is_its_own_word_unless_an_authority_vouches,
     a_key_that_is_held_or_banned_is_proved_also_where_no_tpm_is_asked_for,
 );
@@ -129,6 +130,24 @@ async fn listed_while_approved(database: Database, place: usize) {
     assert_eq!(uses(&world.relay).await, (1, 0));
     let nodes = world.relay.call("compute/nodes/list", &in_pool(json!({}))).await;
     assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(1), "{nodes}");
+}
+
+async fn the_key_that_the_inventory_names_is_the_one_to_prove(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 2})).await;
+    for (number, mode) in [(1, "optional"), (2, "off")] {
+        set_policy(&world.relay, json!({"attestors": {"discovery": "defer", "tpm": mode}})).await;
+        let (tpm, mut machine) = (SimulatedTpm::with_keys(3), Machine::new(number));
+        let waits = join(&world.relay, &token, &mut machine, &tpm).await;
+        assert_eq!(waits.body["reasons"], json!(["unknownMachine"]), "{}", waits.body);
+        let key = tpm.ek_sha256_of(1);
+        let entry = in_pool(json!({"entryId": format!("rack-{number}"), "ekSha256": key}));
+        world.relay.call("compute/inventory/put", &entry).await;
+        let joined = join(&world.relay, &token, &mut machine, &tpm).await;
+        assert_eq!(joined.body["status"], "issued", "{mode}: {}", joined.body);
+        assert_eq!(node(&world.relay, &joined).await["ekSha256"], key.as_str());
+    }
+    assert_eq!(uses(&world.relay).await, (2, 0));
 }
 
 async fn a_ban_is_not_passed_by_with_another_key(database: Database) {

@@ -9,6 +9,8 @@ on_both_databases!(
     a_deferred_machine_is_approved_and_joins_once,
     a_denied_machine_stays_out_and_its_use_is_given_back,
     what_changes_meanwhile_is_another_join,
+    a_retry_with_another_serial_is_not_what_was_approved,
+    what_the_inventory_learns_admits_at_the_next_retry,
     a_request_ends_with_its_time,
     every_second_decision_has_one_answer,
     revoking_a_token_denies_its_requests,
@@ -19,7 +21,10 @@ on_both_databases!(
     an_incumbent_that_is_alive_is_taken_over_by_approval_only,
     an_approval_counts_against_the_node_that_it_was_given_for,
     a_waiting_machine_whose_incumbent_is_gone_is_admitted,
+    a_known_key_that_claims_another_machine_is_looked_at,
+    the_answer_to_the_latest_question_counts,
     two_operators_decide_at_once,
+    two_operators_approve_at_once,
     who_shares_an_identifier_is_shown,
 );
 
@@ -147,6 +152,55 @@ async fn what_changes_meanwhile_is_another_join(database: Database) {
         assert_eq!(get(&world.relay, id).await["state"], state);
     }
     assert_eq!(counts(&world.relay, &token).await, (1, 0));
+}
+
+async fn a_retry_with_another_serial_is_not_what_was_approved(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 2})).await;
+    let mut machine = vague(1);
+    let approved = request_of(&machine.join(&world.relay, &token).await);
+    assert_eq!(decide(&world.relay, "approve", &approved).await, "approved");
+    let said = std::mem::replace(&mut machine.identity["serial"], json!("Default string"));
+    let other = request_of(&machine.join(&world.relay, &token).await);
+    assert_ne!(other, approved);
+    assert_eq!(get(&world.relay, &approved).await["state"], "approved", "it waits for what it was given for");
+    assert_eq!(counts(&world.relay, &token).await, (0, 2));
+    machine.identity["serial"] = said;
+    assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+    assert_eq!(get(&world.relay, &approved).await["state"], "consumed");
+    assert_eq!(counts(&world.relay, &token).await, (1, 0));
+}
+
+async fn what_the_inventory_learns_admits_at_the_next_retry(database: Database) {
+    let world = World::new(database).await;
+    set_policy(&world.relay, json!({"attestors": {"discovery": "defer"}})).await;
+    let token = world.relay.mint(json!({"maxUses": 9})).await;
+    let gpu = "GPU-11111111-2222-3333-4444-555555555555";
+    // What each machine says, and what an entry knows of it: the UUID in the other byte order too.
+    for (number, member, said, known) in [
+        (1, "serial", json!("SN-known"), json!({"serial": "SN-known"})),
+        (2, "macs", json!(["02:11:22:33:44:55", "00:11:22:33:44:66"]), json!({"mac": "00:11:22:33:44:66"})),
+        (3, "gpuUuids", json!([gpu]), json!({"gpuUuid": gpu})),
+        (
+            4,
+            "productUuid",
+            json!("4c4c4544-0043-3010-8052-b4c04f4e3199"),
+            json!({"productUuid": "44454c4c-4300-1030-8052-b4c04f4e3199", "serial": "SN-00000004"}),
+        ),
+    ] {
+        let mut identity = Machine::new(number).identity;
+        identity[member] = said;
+        let mut machine = Machine::claiming(identity);
+        let answer = machine.join(&world.relay, &token).await;
+        assert_eq!(answer.body["reasons"], json!(["unknownMachine"]), "{member}");
+        let id = request_of(&answer);
+        let mut entry = in_pool(known);
+        entry["entryId"] = json!(format!("rack-{number}"));
+        world.relay.call("compute/inventory/put", &entry).await;
+        assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued", "{member}");
+        assert_eq!(get(&world.relay, &id).await["state"], "consumed");
+    }
+    assert_eq!(counts(&world.relay, &token).await, (4, 0));
 }
 
 async fn a_request_ends_with_its_time(database: Database) {
@@ -397,6 +451,54 @@ async fn a_waiting_machine_whose_incumbent_is_gone_is_admitted(database: Databas
     }
 }
 
+async fn a_known_key_that_claims_another_machine_is_looked_at(database: Database) {
+    let world = World::new(database).await;
+    set_policy(&world.relay, json!({"attestors": {"discovery": "defer"}})).await;
+    let token = world.relay.mint(json!({"maxUses": 5})).await;
+    let mut machine = Machine::new(1);
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    assert_eq!(decide(&world.relay, "approve", &id).await, "approved");
+    assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+    // It comes back as what it was, whatever interfaces it has now.
+    machine.new_request();
+    machine.identity["macs"] = json!(["00:11:22:33:44:99"]);
+    assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+    // As another machine, or as none, it is one that nobody has looked at.
+    for (member, value, reason) in [
+        ("serial", json!("SN-of-another"), json!(["unknownMachine"])),
+        ("serial", json!("Default string"), json!(["unknownMachine", "placeholderIdentifiers"])),
+    ] {
+        machine.new_request();
+        machine.identity[member] = value;
+        let answer = machine.join(&world.relay, &token).await;
+        let mut reasons = answer.body["reasons"].as_array().unwrap().clone();
+        let mut expected = reason.as_array().unwrap().clone();
+        reasons.sort_by_key(Value::to_string);
+        expected.sort_by_key(Value::to_string);
+        assert_eq!(reasons, expected, "{}", answer.body);
+    }
+}
+
+async fn the_answer_to_the_latest_question_counts(database: Database) {
+    let world = World::new(database).await;
+    let token = world.relay.mint(json!({"maxUses": 3})).await;
+    let mut machine = vague(1);
+    let outdated = request_of(&machine.join(&world.relay, &token).await);
+    set_policy(&world.relay, json!({"attestors": {"discovery": "defer"}})).await;
+    let latest = request_of(&machine.join(&world.relay, &token).await);
+    assert_ne!(latest, outdated);
+    // A token with all its uses held is there to be revoked still.
+    let one = world.relay.mint(json!({})).await;
+    request_of(&vague(2).join(&world.relay, &one).await);
+    let shown = world.relay.call("compute/joinTokens/list", &in_pool(json!({}))).await;
+    assert!(shown["joinTokens"].as_array().unwrap().iter().any(|token| token["id"] == id_of(&one).as_str()));
+    assert_eq!(decide(&world.relay, "deny", &outdated).await, "denied");
+    assert_eq!(request_of(&machine.join(&world.relay, &token).await), latest, "it waits on");
+    assert_eq!(decide(&world.relay, "approve", &latest).await, "approved");
+    assert_eq!(machine.join(&world.relay, &token).await.body["status"], "issued");
+    assert_eq!(counts(&world.relay, &token).await, (1, 0));
+}
+
 async fn two_operators_decide_at_once(database: Database) {
     let world = World::new(database).await;
     let second = world.second().await;
@@ -423,6 +525,22 @@ async fn two_operators_decide_at_once(database: Database) {
             other => panic!("{other}: approval {approval}, denial {denial}"),
         }
     }
+}
+
+async fn two_operators_approve_at_once(database: Database) {
+    let world = World::new(database).await;
+    let second = world.second().await;
+    let other = second.as_ref().unwrap_or(&world.relay);
+    let token = world.relay.mint(json!({"maxUses": 2})).await;
+    let mut machine = vague(1);
+    let id = request_of(&machine.join(&world.relay, &token).await);
+    let input = json!({"joinRequestId": id});
+    let (one, two) =
+        tokio::join!(ask(&world.relay, "approve", input.clone()), ask(other, "approve", input.clone()));
+    assert_eq!(one.body, two.body, "one decision, told twice");
+    assert_eq!(one.body["joinRequest"]["state"], "approved");
+    assert_eq!(machine.join(other, &token).await.body["status"], "issued");
+    assert_eq!(counts(&world.relay, &token).await, (1, 0));
 }
 
 async fn who_shares_an_identifier_is_shown(database: Database) {

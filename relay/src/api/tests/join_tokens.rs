@@ -245,7 +245,7 @@ async fn lists_show_live_tokens_and_page() {
             .store
             .transact("use up", id, |tx, id| {
                 Box::pin(async move {
-                    tx.execute("UPDATE join_tokens SET pending = 1 WHERE id = $1", &[id.into()]).await
+                    tx.execute("UPDATE join_tokens SET uses = 1 WHERE id = $1", &[id.into()]).await
                 })
             })
             .await
