@@ -1,0 +1,301 @@
+"""What the charts must be: see `tests/charts`, which runs this. Every check is a function; each failure is printed."""
+
+import copy
+import os
+import sys
+from pathlib import Path
+
+import helm_python
+import kubernetes_validate
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "packaging/helm"))
+from render import render  # noqa: E402
+
+PIN = "sha256:" + "ab" * 32
+BCD = {"relay": {"url": "https://relay.test:8443", "caPins": [PIN, "sha256:" + "cd" * 32]}}
+RELAY = {"url": "https://relay.test:8443", "masterKey": {"secretName": "relay-master-key"}}
+POSTGRES = {"database": {"kind": "postgres", "postgres": {"secretName": "relay-database"}}}
+RENEWAL = {"tokenRenewal": {"enabled": True, "apiSecret": {"name": "bcd-api"}}}
+PLACING = {
+    "nodeSelector": {"zone": "a"},
+    "affinity": {"nodeAffinity": {}},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "priorityClassName": "system-node-critical",
+    "podAnnotations": {"note": "1"},
+    "podLabels": {"team": "fleet"},
+    "imagePullSecrets": ["registry"],
+}
+PEERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+
+
+def merge(*parts):
+    """The parts, deep, later ones winning."""
+    result = {}
+    for part in parts:
+        for key, value in copy.deepcopy(part).items():
+            both = isinstance(value, dict) and isinstance(result.get(key), dict)
+            result[key] = merge(result[key], value) if both else value
+    return result
+
+
+VALUES = {
+    "bcd": {
+        "default": BCD,
+        "tpm": merge(BCD, {"tpm": {"enabled": True}}),
+        "nvidia": merge(BCD, {"nvidia": {"enabled": True, "libraryPath": "/usr/lib/nvidia"}}),
+        "renewal": merge(BCD, RENEWAL),
+        "all": merge(BCD, RENEWAL, PLACING, {
+            "image": {"digest": "sha256:" + "ef" * 32, "pullPolicy": "Always"},
+            "token": {"secretName": "other", "key": "token"},
+            "stateDir": "/srv/bcd", "statusPort": 9999, "log": "debug",
+            "tpm": {"enabled": True, "mode": "auto", "device": "/dev/tpmrm1"},
+            "nvidia": {"enabled": True, "runtimeClassName": "", "libraryPath": "/opt/nvidia"},
+            "updateStrategy": {"type": "OnDelete", "rollingUpdate": None},
+            "tokenRenewal": {"hosted": False, "allowReclaim": True, "maxUses": 10000, "ttl": "12h",
+                             "nodeSelector": {"zone": "a"}, "tolerations": [{"operator": "Exists"}]},
+        }),
+    },
+    "relay": {
+        "default": RELAY,
+        "postgres": merge(RELAY, POSTGRES),
+        "all-sqlite": merge(RELAY, PLACING, {
+            "image": {"tag": "1.2.3"}, "trustDomain": "fleet.test", "log": "debug",
+            "database": {"sqlite": {"size": "1Gi", "storageClassName": "fast"}},
+            "service": {"type": "LoadBalancer", "port": 443, "annotations": {"a": "b"}, "externalTrafficPolicy": "Local"},
+            "metrics": {"enabled": True, "from": PEERS},
+            "limits": {"perTokenPerMinute": 1, "perIpPerMinute": 2, "healthPerMinute": 3, "joinPerIpPerMinute": 1000000,
+                       "joinInFlight": 5},
+        }),
+        "all-postgres": merge(RELAY, POSTGRES, PLACING, {
+            "image": {"digest": "sha256:" + "ef" * 32}, "replicas": 5,
+            "networkPolicy": {"from": PEERS, "databaseTo": PEERS}, "metrics": {"enabled": True},
+            "podDisruptionBudget": {"maxUnavailable": "25%"},
+        }),
+        "bare": merge(RELAY, {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}}),
+    },
+}
+
+# What each schema must refuse, and the word that the refusal must have.
+REFUSED = {
+    "bcd": [
+        ({}, "url"),
+        (merge(BCD, {"relay": {"url": "http://relay.test"}}), "url"),
+        (merge(BCD, {"relay": {"caPins": []}}), "caPins"),
+        (merge(BCD, {"relay": {"caPins": ["ab" * 32]}}), "caPins"),
+        (merge(BCD, {"statusPort": 0}), "statusPort"),
+        (merge(BCD, {"log": "loud"}), "log"),
+        (merge(BCD, {"stateDir": "var/lib/bcd"}), "stateDir"),
+        (merge(BCD, {"tpm": {"device": "/etc/shadow"}}), "device"),
+        (merge(BCD, {"tmp": {"enabled": True}}), "tmp"),
+        (merge(BCD, {"tokenRenewal": {"enabled": True}}), "name"),
+        (merge(BCD, RENEWAL, {"tokenRenewal": {"ttl": "25h"}}), "ttl"),
+        (merge(BCD, RENEWAL, {"tokenRenewal": {"maxUses": 10001}}), "maxUses"),
+        (merge(BCD, {"image": {"digest": "sha256:ab"}}), "digest"),
+    ],
+    "relay": [
+        ({}, "url"),
+        (merge(RELAY, {"url": "relay.test"}), "url"),
+        ({"url": RELAY["url"]}, "secretName"),
+        (merge(RELAY, {"database": {"kind": "mysql"}}), "kind"),
+        (merge(RELAY, {"database": {"kind": "postgres"}}), "secretName"),
+        (merge(RELAY, {"replicas": 0}), "replicas"),
+        (merge(RELAY, {"limits": {"joinInFlight": 0}}), "joinInFlight"),
+        (merge(RELAY, {"service": {"type": "ExternalName"}}), "type"),
+        (merge(RELAY, {"masterkey": {}}), "masterkey"),
+    ],
+}
+
+failures = []
+checks = 0
+
+
+def check(holds, text):
+    global checks
+    checks += 1
+    if not holds:
+        failures.append(text)
+
+
+def equal(found, wanted, text):
+    check(found == wanted, f"{text}: {found!r}, not {wanted!r}")
+
+
+def documents(chart, values, namespace="fleet"):
+    texts = render(ROOT / "packaging/helm" / chart, values, namespace).values()
+    return [document for text in texts for document in yaml.safe_load_all(text) if document]
+
+
+def one(found, kind):
+    (document,) = [document for document in found if document["kind"] == kind]
+    return document
+
+
+def lint_and_schemas():
+    newest = kubernetes_validate.latest_version()
+    for chart, cases in VALUES.items():
+        for name, values in cases.items():
+            report = helm_python.lint(str(ROOT / "packaging/helm" / chart), values, strict=True)
+            worse = [message for message in report["messages"] or [] if message["severity"] > 1]
+            check(not worse and not report["errors"], f"{chart}, {name}: lint: {worse} {report['errors']}")
+            for document in documents(chart, values):
+                what = f"{chart}, {name}: {document['kind']}"
+                try:
+                    kubernetes_validate.validate(document, newest, strict=True)
+                    check(True, what)
+                except kubernetes_validate.ValidationError as error:
+                    check(False, f"{what}: {error.message} at {list(error.path)}")
+                equal(document["metadata"].get("namespace"), "fleet", f"{what}: namespace")
+    print(f"    against the schemas of Kubernetes {newest}, strict")
+
+
+def refusals():
+    for chart, cases in REFUSED.items():
+        loaded = helm_python.Chart.load(str(ROOT / "packaging/helm" / chart))
+        for values, word in cases:
+            try:
+                loaded.validate_schema(values)
+                check(False, f"{chart}: the schema takes {values}")
+            except helm_python.HelmValuesError as error:
+                check(word in str(error), f"{chart}: {values} is refused, but not for {word}: {error}")
+
+
+def volumes(pod):
+    return {volume["name"]: {k: v for k, v in volume.items() if k != "name"} for volume in pod["volumes"]}
+
+
+def mounts(container):
+    return {mount["mountPath"]: (mount["name"], mount.get("readOnly", False)) for mount in container["volumeMounts"]}
+
+
+def environment(container):
+    return {variable["name"]: variable.get("value", variable.get("valueFrom")) for variable in container["env"]}
+
+
+def daemon_set():
+    found = documents("bcd", BCD)
+    equal([document["kind"] for document in found], ["DaemonSet"], "bcd by default: nothing but the DaemonSet")
+    pod = one(found, "DaemonSet")["spec"]["template"]["spec"]
+    equal(pod["hostNetwork"], True, "bcd: hostNetwork")
+    equal(pod["dnsPolicy"], "ClusterFirstWithHostNet", "bcd: dnsPolicy")
+    equal(pod["automountServiceAccountToken"], False, "bcd: automountServiceAccountToken")
+    check("serviceAccountName" not in pod, "bcd: has a service account")
+    check(not any(pod.get(key) for key in ("hostPID", "hostIPC", "initContainers")), "bcd: more of the host than its network")
+    equal(pod["tolerations"], [{"operator": "Exists"}], "bcd: tolerations")
+    (container,) = pod["containers"]
+    equal(container["securityContext"], {
+        "runAsUser": 0, "runAsGroup": 0, "readOnlyRootFilesystem": True, "privileged": False,
+        "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+    }, "bcd: securityContext")
+    equal(mounts(container), {
+        "/host/sys": ("sys", True), "/var/lib/bcd": ("state", False), "/run/bcd-token": ("token", True),
+    }, "bcd: mounts")
+    check(not any("subPath" in mount for mount in container["volumeMounts"]), "bcd: a subPath is never updated")
+    equal(volumes(pod), {
+        "sys": {"hostPath": {"path": "/sys", "type": "Directory"}},
+        "state": {"hostPath": {"path": "/var/lib/bcd", "type": "DirectoryOrCreate"}},
+        "token": {"secret": {"secretName": "bcd-join-token", "optional": True, "defaultMode": 0o400,
+                             "items": [{"key": "join-token", "path": "join-token"}]}},
+    }, "bcd: volumes")
+    equal(environment(container), {
+        "BCD_RELAY": "https://relay.test:8443", "BCD_CA_PINS": ",".join(BCD["relay"]["caPins"]),
+        "BCD_TOKEN_FILE": "/run/bcd-token/join-token", "BCD_NODE_NAME": {"fieldRef": {"fieldPath": "spec.nodeName"}},
+        "BCD_DMI_DIR": "/host/sys/firmware/dmi/tables", "BCD_NET_DIR": "/host/sys/class/net", "BCD_TPM": "off",
+        "BCD_SOCKET": "/var/lib/bcd/bcd.sock", "BCD_STATUS_LISTEN": "127.0.0.1:9465", "BCD_LOG": "info",
+    }, "bcd: environment")
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        equal(container[probe]["httpGet"], {"host": "127.0.0.1", "port": 9465, "path": path}, f"bcd: {probe}")
+
+
+def daemon_set_options():
+    pod = one(documents("bcd", VALUES["bcd"]["tpm"]), "DaemonSet")["spec"]["template"]["spec"]
+    context = pod["containers"][0]["securityContext"]
+    equal(context, {"runAsUser": 0, "runAsGroup": 0, "readOnlyRootFilesystem": True, "privileged": True}, "tpm: context")
+    equal(volumes(pod)["tpm"], {"hostPath": {"path": "/dev/tpmrm0", "type": "CharDevice"}}, "tpm: volume")
+    equal(mounts(pod["containers"][0])["/dev/tpmrm0"], ("tpm", False), "tpm: mount")
+    equal(environment(pod["containers"][0])["BCD_TPM"], "required", "tpm: mode")
+    for case in ("default", "nvidia", "renewal"):
+        pod = one(documents("bcd", VALUES["bcd"][case]), "DaemonSet")["spec"]["template"]["spec"]
+        equal(pod["containers"][0]["securityContext"]["privileged"], False, f"{case}: privileged")
+        equal(pod["automountServiceAccountToken"], False, f"{case}: automountServiceAccountToken")
+        check("tpm" not in volumes(pod), f"{case}: has the TPM")
+    pod = one(documents("bcd", VALUES["bcd"]["nvidia"]), "DaemonSet")["spec"]["template"]["spec"]
+    equal(pod["runtimeClassName"], "nvidia", "nvidia: runtime class")
+    equal(mounts(pod["containers"][0])["/host/nvidia"], ("nvidia", True), "nvidia: mount")
+
+
+def token_renewal():
+    found = documents("bcd", VALUES["bcd"]["renewal"])
+    equal(sorted(document["kind"] for document in found),
+          ["CronJob", "DaemonSet", "Role", "RoleBinding", "ServiceAccount"], "renewal: kinds")
+    equal(one(found, "Role")["rules"], [{
+        "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["bcd-join-token"], "verbs": ["get", "patch", "create"],
+    }], "renewal: rules")
+    cron = one(found, "CronJob")["spec"]
+    equal((cron["schedule"], cron["concurrencyPolicy"]), ("17 */8 * * *", "Forbid"), "renewal: schedule")
+    pod = cron["jobTemplate"]["spec"]["template"]["spec"]
+    equal(pod["automountServiceAccountToken"], False, "renewal: automountServiceAccountToken")
+    equal(pod["serviceAccountName"], one(found, "ServiceAccount")["metadata"]["name"], "renewal: account")
+    equal(one(found, "RoleBinding")["subjects"][0]["name"], pod["serviceAccountName"], "renewal: binding")
+    (mint,), (apply,) = pod["initContainers"], pod["containers"]
+    equal(mint["args"], ["--tenant=provider", "--pool=default", "--ttl=24h", "--max-uses=100", "--hosted=kubernetes"],
+          "renewal: what is minted")
+    check("/run/api" not in mounts(apply), "renewal: the relay's credential is where kubectl runs")
+    check(not any("serviceaccount" in path for path in mounts(mint)), "renewal: the cluster's credential is where relay runs")
+    for container in (mint, apply):
+        equal(container["securityContext"], {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }, f"renewal: {container['name']}")
+    equal(pod["securityContext"]["runAsNonRoot"], True, "renewal: runAsNonRoot")
+
+
+def relay():
+    for case, kind in (("default", "StatefulSet"), ("postgres", "Deployment")):
+        found = documents("relay", VALUES["relay"][case])
+        equal(sorted(document["kind"] for document in found),
+              sorted([kind, "NetworkPolicy", "PodDisruptionBudget", "Service"]), f"relay, {case}: kinds")
+        workload = one(found, kind)["spec"]
+        equal(workload["replicas"], {"StatefulSet": 1, "Deployment": 3}[kind], f"relay, {case}: replicas")
+        pod = workload["template"]["spec"]
+        equal(pod["automountServiceAccountToken"], False, f"relay, {case}: automountServiceAccountToken")
+        equal(pod["securityContext"], {
+            "runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
+            "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
+        }, f"relay, {case}: pod's context")
+        (container,) = pod["containers"]
+        equal(container["securityContext"], {
+            "privileged": False, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }, f"relay, {case}: context")
+        for probe, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+            equal(container[probe]["httpGet"], {"scheme": "HTTPS", "port": "https", "path": path}, f"relay, {case}: {probe}")
+        variables = environment(container)
+        equal(mounts(container)["/run/credentials/relay"], ("master-key", True), f"relay, {case}: master key")
+        check(variables["RELAY_MASTER_KEY_FILE"].startswith(variables["CREDENTIALS_DIRECTORY"] + "/"),
+              f"relay, {case}: the master key is no credential, and its mode would be refused")
+        claims = [claim["metadata"]["name"] for claim in workload.get("volumeClaimTemplates", [])]
+        equal(claims, ["data"] if kind == "StatefulSet" else [], f"relay, {case}: claims")
+        equal("RELAY_DATABASE_URL" in variables, kind == "Deployment", f"relay, {case}: database")
+        policy = one(found, "NetworkPolicy")["spec"]
+        equal(policy["podSelector"], workload["selector"], f"relay, {case}: whom the policy is about")
+        equal(one(found, "PodDisruptionBudget")["spec"]["selector"], workload["selector"], f"relay, {case}: budget")
+        equal(one(found, "Service")["spec"]["selector"], workload["selector"]["matchLabels"], f"relay, {case}: service")
+    equal(one(documents("relay", RELAY), "NetworkPolicy")["spec"]["egress"], [], "relay: calls nobody")
+    limits = environment(one(documents("relay", VALUES["relay"]["all-sqlite"]), "StatefulSet")
+                         ["spec"]["template"]["spec"]["containers"][0])
+    equal({name: value for name, value in limits.items() if name.startswith("RELAY_LIMITS_")}, {
+        "RELAY_LIMITS_PER_TOKEN_PER_MINUTE": "1", "RELAY_LIMITS_PER_IP_PER_MINUTE": "2",
+        "RELAY_LIMITS_HEALTH_PER_MINUTE": "3", "RELAY_LIMITS_JOIN_PER_IP_PER_MINUTE": "1000000",
+        "RELAY_LIMITS_JOIN_IN_FLIGHT": "5",
+    }, "relay: limits")
+
+
+for group in (lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay):
+    group()
+for failure in failures:
+    print(f"FAILED: {failure}", file=sys.stderr)
+print(f"    {checks} facts, {len(failures)} do not hold")
+# Helm's own threads may outlive main.
+sys.stdout.flush()
+os._exit(bool(failures))
