@@ -2,6 +2,7 @@
 
 Usage: pod.py ports                                      two ports that are free
        pod.py machine SYS                                makes a folder like /sys, of a machine
+       pod.py mint FOLDER RELAY_PORT                     the same, of what mints tokens for a cluster
        pod.py relay|bcd FOLDER RELAY_PORT STATUS_PORT [PIN]   nspawn's arguments, one a line
 What a pod asks for that is not translated here is an error: nothing is left out in silence.
 """
@@ -57,18 +58,7 @@ def pod(name, folder, relay_port, status_port, pin=None):
     found = [document for text in texts for document in yaml.safe_load_all(text)]
     (spec,) = [each["spec"]["template"]["spec"] for each in found if each["kind"] in ("DaemonSet", "StatefulSet")]
     (container,) = spec["containers"]
-    yield from confinement(spec.get("securityContext", {}) | container["securityContext"])
-    for mount in container["volumeMounts"]:
-        option = "--bind-ro" if mount.get("readOnly") else "--bind"
-        yield f"{option}={folder}/{places.pop(mount['name'])}:{mount['mountPath']}"
-    if places:
-        raise SystemExit(f"{name} mounts no {', '.join(places)}")
-    for variable in container["env"]:
-        value = variable.get("value")
-        if "valueFrom" in variable:
-            value = {"spec.nodeName": "node-1"}[variable["valueFrom"]["fieldRef"]["fieldPath"]]
-        yield f"--setenv={variable['name']}={instead.pop(variable['name'], value)}"
-    yield from (f"--setenv={key}={value}" for key, value in instead.items())
+    yield from options(spec, container, folder, places, instead)
     if "command" in container or "args" in container:
         raise SystemExit(f"{name} has a command of its own")
     # The image's own entry point and command.
@@ -76,8 +66,42 @@ def pod(name, folder, relay_port, status_port, pin=None):
     yield {"relay": "serve", "bcd": "run"}[name]
 
 
+def mint(folder, relay_port):
+    """One argument a line does not do for a script, so that it goes into a file of the folder."""
+    values = {
+        "relay": {"url": f"https://127.0.0.1:{relay_port}", "caPins": ["sha256:" + "0" * 64]},
+        "tokenRenewal": {"enabled": True, "apiSecret": {"name": "bcd-api"}},
+    }
+    texts = render(ROOT / "packaging/helm/bcd", values).values()
+    found = [document for text in texts for document in yaml.safe_load_all(text)]
+    (cron,) = [each for each in found if each["kind"] == "CronJob"]
+    spec = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = spec["initContainers"]
+    yield from options(spec, container, folder, {"api": "api", "work": "work"}, {})
+    shell, flags, script, name = container["command"]
+    (Path(folder) / "work/script").write_text(script)
+    yield from (shell, flags, '. /work/script', name, *container["args"])
+
+
+def options(spec, container, folder, places, instead):
+    """User, capabilities, mounts and environment."""
+    yield from confinement(spec.get("securityContext", {}) | container["securityContext"])
+    for mount in container["volumeMounts"]:
+        option = "--bind-ro" if mount.get("readOnly") else "--bind"
+        yield f"{option}={folder}/{places.pop(mount['name'])}:{mount['mountPath']}"
+    if places:
+        raise SystemExit(f"nothing mounts {', '.join(places)}")
+    for variable in container["env"]:
+        value = variable.get("value")
+        if "valueFrom" in variable:
+            value = {"spec.nodeName": "node-1"}[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+        yield f"--setenv={variable['name']}={instead.pop(variable['name'], value)}"
+    yield from (f"--setenv={key}={value}" for key, value in instead.items())
+
+
 def confinement(context):
     """nspawn has a filter of system calls of its own, much as the runtimes' default."""
+    context.setdefault("privileged", False)
     wanted = {
         "privileged": False, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
@@ -101,6 +125,8 @@ match sys.argv[1:]:
         ports()
     case ["machine", folder]:
         machine(Path(folder))
+    case ["mint", *rest]:
+        print("\n".join(mint(*rest)))
     case [("relay" | "bcd") as name, *rest]:
         print("\n".join(pod(name, *rest)))
     case _:
