@@ -77,10 +77,10 @@ def mint(folder, relay_port):
     (cron,) = [each for each in found if each["kind"] == "CronJob"]
     spec = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     (container,) = spec["initContainers"]
-    yield from options(spec, container, folder, {"api": "api", "work": "work"}, {})
+    yield from options(spec, container, folder, {"api": "api", "scratch": "scratch"}, {})
     shell, flags, script, name = container["command"]
-    (Path(folder) / "work/script").write_text(script)
-    yield from (shell, flags, '. /work/script', name, *container["args"])
+    (Path(folder) / "scratch/script").write_text(script)
+    yield from (shell, flags, '. /scratch/script', name, *container["args"])
 
 
 def options(spec, container, folder, places, instead):
