@@ -34,7 +34,7 @@ use shared::{
         pools::DiscoveryMode,
     },
     csr::CertificateRequest,
-    hardware::{Identity, Machine},
+    hardware::{Identity, Machine, uuid_in_one_order},
     hex,
     id::{JoinTokenId, NodeId},
     problem::{Problem, Reason},
@@ -214,8 +214,9 @@ async fn looked_at(
 ) -> Result<bool, StoreError> {
     let Admission::Same(node) = admission else { return Ok(false) };
     let (before, now) = (nodes::identity(tx, node).await?, &join.identity);
-    let claims = [(&before.product_uuid, &now.product_uuid), (&before.serial, &now.serial)];
-    Ok(claims.into_iter().all(|(before, now)| now.is_none() || now == before))
+    let uuid = |identity: &Identity| identity.product_uuid.as_deref().map(uuid_in_one_order);
+    Ok((now.product_uuid.is_none() || uuid(now) == uuid(&before))
+        && (now.serial.is_none() || now.serial == before.serial))
 }
 
 /// Why a person must look at the machine.
