@@ -131,6 +131,11 @@ mod slow {
             "a removal keeps the state",
             "what is installed again is the same node",
             "a purge forgets it",
+            "relay serves in its sandbox",
+            "the relay's data is its user's",
+            "the relay's user asks it",
+            "an upgrade restarts the relay",
+            "a purge forgets the relay",
         ] {
             assert!(vm.console().contains(&format!("lifecycle: {what}")), "{what}\n{}", vm.console());
         }
