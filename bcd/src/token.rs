@@ -51,7 +51,7 @@ pub enum TokenError {
         source: io::Error,
     },
     /// What is there is no token.
-    #[error("what is in {place} is no join token: it {source}")]
+    #[error("what is in {place} is no join token (it is not shown here): it {source}")]
     Malformed {
         /// Where.
         place: String,

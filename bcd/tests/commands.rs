@@ -118,6 +118,9 @@ fn every_way_to_be_short_of_something_has_its_code_and_label() {
     let output = command.env("BCD_JOIN_TOKEN", "bcjt_hush.hush").output().unwrap();
     assert_eq!(output.status.code(), Some(12));
     assert!(!text(&output.stderr).contains("hush"));
+    let mut command = self::command(root, &pinned);
+    let said = text(&command.env("BCD_JOIN_TOKEN", "hush").output().unwrap().stderr);
+    assert!(said.contains("must begin with bcjt_ as") && !said.contains("hush"), "{said}");
 }
 
 #[test]

@@ -48,9 +48,15 @@ pub fn looks_like_token(text: &str) -> bool {
     first_token(text).is_some()
 }
 
-/// Where the first one begins: `bcjt_` anywhere, `tk_` only where a word begins and a dot follows.
+/// Where the first one begins: `bcjt_` anywhere with something behind it, `tk_` only where a word begins and a dot follows.
 fn first_token(text: &str) -> Option<usize> {
-    let join = text.to_ascii_lowercase().find("bcjt_");
+    let lower = text.to_ascii_lowercase();
+    // How tokens begin is no secret, and what a message about a bad one has to say.
+    let has_more = |&(at, lead): &(usize, &str)| {
+        let behind = lower.get(at + lead.len()..).unwrap_or_default();
+        behind.chars().take_while(|c| is_of_token(*c)).any(|c| c.is_ascii_alphanumeric())
+    };
+    let join = lower.match_indices("bcjt_").find(has_more).map(|(at, _)| at);
     let is_credential = |&(at, _): &(usize, &str)| {
         let (before, from) = text.split_at(at);
         let begins = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -142,10 +148,10 @@ pub enum InvalidToken {
     #[error("is longer than a join token ({MAX_LENGTH} characters)")]
     TooLong,
     /// Does not begin as one.
-    #[error("does not begin with bcjt_")]
+    #[error("must begin with bcjt_ as `relay join-tokens create` shows it once, in one line")]
     Lead,
     /// There is no dot between id and secret.
-    #[error("has no dot between its id and its secret; was it cut off?")]
+    #[error("must have a dot between its id and its secret; was it cut off?")]
     Dot,
     /// The id is malformed.
     #[error("has a malformed id; copy it again")]
@@ -193,11 +199,21 @@ mod tests {
             assert!(shown.contains(HIDDEN), "{shown}");
         }
         assert!(without_tokens(&format!("read {bearer}: No such file")).ends_with(": No such file"));
-        for harmless in
-            ["/run/join-token", "jt_01hzzzzzzzzzzzzzzzzzzzzzzz", "disk_1.img", "tk_1.x", "stk_a.bcdefghij"]
-        {
+        let lead = InvalidToken::Lead.to_string();
+        assert!(lead.contains("bcjt_"));
+        for harmless in [
+            "/run/join-token",
+            "jt_01hzzzzzzzzzzzzzzzzzzzzzzz",
+            "disk_1.img",
+            "tk_1.x",
+            "stk_a.bcdefghij",
+            "bcjt_",
+            "it begins with bcjt_. Then",
+            &lead,
+        ] {
             assert_eq!(without_tokens(harmless), harmless);
         }
+        assert_eq!(without_tokens(&format!("bcjt_ is not {bearer}")), format!("bcjt_ is not {HIDDEN}"));
     }
 
     #[test]
