@@ -5,7 +5,7 @@
 
 use crate::{
     failure::{Exit, Failure},
-    heartbeat::{self, Identities},
+    heartbeat,
     node::Node,
     state::{Enrolled, Final, State},
 };
@@ -30,14 +30,14 @@ pub fn kept(state: &State) -> Option<&Enrolled> {
 ///
 /// # Errors
 /// Still banned, or another end (both are written down); or the relay was not reached, which changes nothing.
-pub async fn ask(node: &mut Node, identities: &mut Identities) -> Result<(), Failure> {
+pub async fn ask(node: &mut Node) -> Result<(), Failure> {
     let Some(kept) = kept(&node.stored.state).cloned() else { return node.save(State::New) };
     if kept.expires_at > node.now() {
-        match heartbeat::send(node, identities).await {
-            Ok(_) => tracing::info!(node = %kept.node_id, "the ban is over: the relay takes this node again"),
+        match heartbeat::ask(node).await {
             Err(failure) if failure.is_unknown_certificate() => return node.save(State::New),
-            Err(failure) => return Err(failure),
+            result => result?,
         }
+        tracing::info!(node = %kept.node_id, "the ban is over: the relay takes this node again");
     }
     node.resume(kept)
 }

@@ -1,12 +1,11 @@
 //! The commands, their flags, and what each prints. What it prints for programs goes to standard output, all else to
 //! standard error.
 
+mod join;
 mod pages;
 mod settings;
 
 use crate::{
-    backoff::{Backoff, MAX_ASKED},
-    ban,
     config::{
         self, InvalidSettings, Settings, TpmMode,
         fragment::{Fragment, Value},
@@ -14,16 +13,12 @@ use crate::{
     },
     daemon,
     failure::{Exit, Failure},
-    heartbeat::Identities,
-    host::{Host, System, fraction},
+    host::System,
     identity::Report,
-    join,
-    node::Node,
+    node::{self, Node},
     notify::Notifier,
-    renew,
-    state::{self, StateDir},
+    state::{self, StateDir, StateError},
     status::{self, Status},
-    timer::wait_until,
     token::Sources,
     tpm::{self, Tpm},
 };
@@ -83,7 +78,7 @@ struct Flags {
     /// How to reach the TPM [default: device:/dev/tpmrm0].
     #[arg(long, global = true, value_name = "CONF")]
     tcti: Option<String>,
-    /// The status socket [default: bcd.sock in the state directory].
+    /// The status socket [default: bcd.sock in the state directory; installed from a package, /run/bcd/bcd.sock].
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<String>,
     /// Serve the status on this loopback address too.
@@ -108,7 +103,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Join once and exit.
+    /// Join once and exit; a machine that has joined asks the relay whether that still counts.
     Join {
         /// Stay until a person has decided.
         #[arg(long)]
@@ -122,7 +117,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Forget the node.
+    /// Forget the node; bcd must be stopped before.
     Reset {
         /// Keep the key: the next join is the same node.
         #[arg(long)]
@@ -219,7 +214,7 @@ pub fn main(cli: &Cli) -> Exit {
             }
             match command {
                 Command::Identity { json } => identity(&settings, *json),
-                Command::Join { wait } => on_runtime(join(&cli.flags, settings, *wait))?,
+                Command::Join { wait } => on_runtime(join::run(&cli.flags, settings, *wait))?,
                 Command::Run => on_runtime(run(&cli.flags, settings))?,
                 Command::Status { json } => on_runtime(status(&settings, *json))?,
                 Command::Reset { keep_key } => reset(&settings, *keep_key),
@@ -311,82 +306,36 @@ async fn status(settings: &Settings, json: bool) -> Result<Exit, Failure> {
     };
     let status = match running {
         Some(status) => status,
-        None => Status::of(&state::read(&settings.state_dir)?),
+        None => {
+            let stored = state::read(&settings.state_dir)?;
+            match node::check(settings, &stored) {
+                Ok(()) => Status::of(&stored),
+                Err(failure) => Status::of(&stored).without_key(failure),
+            }
+        }
     };
     if json { print_json(&status) } else { print(&status.to_text()) }
 }
 
 fn reset(settings: &Settings, keep_key: bool) -> Result<Exit, Failure> {
-    let dir = StateDir::open(&settings.state_dir)?;
+    let dir = StateDir::open(&settings.state_dir).map_err(|error| match error {
+        // Trying again helps as little as with wrong usage.
+        StateError::Busy(folder) => {
+            let folder = folder.display();
+            let rule = format!("bcd is at work in {folder}: stop it first (systemctl stop bcd), then reset");
+            Failure::new(Exit::Usage, rule)
+        }
+        error => error.into(),
+    })?;
     // A state that can't be read is forgotten all the same.
     let node = state::read(dir.path()).ok().and_then(|stored| Status::of(&stored).node_id);
     dir.forget(keep_key)?;
     let key = if keep_key { "; its key is kept" } else { " and its key" };
     print(&match node {
         Some(node) => format!(
-            "forgotten: node {node}{key}. The relay still has it; to free its identity there: relay nodes release {node}"
+            "forgotten: node {node}{key}. The relay still has it; to free its identity there: relay nodes release {node} \
+             --pool POOL"
         ),
         None => format!("forgotten: what this machine knew of its join{key}"),
     })
-}
-
-/// The node's id, where a daemon has joined already: it alone may use the state.
-async fn joined_by_daemon(settings: &Settings) -> Option<String> {
-    let status = status::ask(settings.socket.as_deref()?).await.ok()?;
-    let is_good = status.cert_not_after.is_some_and(|end| end > System.wall());
-    status.node_id.filter(|_| status.state == "enrolled" && is_good)
-}
-
-async fn join(flags: &Flags, settings: Settings, wait: bool) -> Result<Exit, Failure> {
-    let mut node = match flags.node(settings.clone()) {
-        Ok(node) => node,
-        Err(failure) => return joined_by_daemon(&settings).await.map_or(Err(failure), |id| print(&id)),
-    };
-    join::begin_anew(&mut node)?;
-    let mut backoff = Backoff::default();
-    loop {
-        let failure = match join_once(&mut node).await {
-            Ok(()) => {
-                let id = node.enrolled().map(|node| node.node_id.to_string());
-                return print(&id.unwrap_or_default());
-            }
-            Err(failure) => failure,
-        };
-        node.note(&failure);
-        if failure.exit == Exit::Waiting {
-            print(&failure.message)?;
-        }
-        if !wait || failure.is_final() {
-            return if failure.exit == Exit::Waiting { Ok(failure.exit) } else { Err(failure) };
-        }
-        let dice = fraction(&*node.host);
-        let pause = match failure.exit {
-            Exit::Waiting => failure.retry_after.unwrap_or_default().clamp(Duration::from_secs(1), MAX_ASKED),
-            _ => backoff.fail(dice, failure.retry_after),
-        };
-        tracing::warn!(again_in_seconds = pause.as_secs(), "{failure}");
-        let until = System.boot() + pause;
-        wait_until(until, &System).await.map_err(|error| Failure::new(Exit::Transient, error))?;
-    }
-}
-
-/// A machine with a good certificate is joined already; one whose certificate has ended renews it, or joins again with
-/// the same key. One that was banned asks first whether it still is.
-async fn join_once(node: &mut Node) -> Result<(), Failure> {
-    if ban::is_banned(&node.stored.state) {
-        ban::ask(node, &mut Identities::default()).await?;
-    }
-    if node.has_valid_certificate() {
-        return Ok(());
-    }
-    if node.enrolled().is_some() {
-        match renew::attempt(node).await {
-            Err(failure) if failure.is_unknown_certificate() => {
-                tracing::warn!("{failure}; joining again with the same key");
-            }
-            result => return result,
-        }
-    }
-    let identity = Report::gather(&node.settings.places).to_claim();
-    join::attempt(node, identity).await.map(drop)
 }

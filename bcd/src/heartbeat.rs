@@ -57,18 +57,29 @@ impl Identities {
 /// Refused, or not reached. A final refusal is written down.
 pub async fn send(node: &mut Node, identities: &mut Identities) -> Result<HeartbeatAnswer, Failure> {
     let news = identities.news(&identities.gather(node));
-    let input = HeartbeatInput {
-        agent_version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        boot_id: boot_id(),
-        identity: news.clone(),
-    };
+    let answer = call(node, news.clone()).await?;
+    identities.since += 1;
+    if let Some(identity) = news {
+        identities.told(identity);
+    }
+    Ok(answer)
+}
+
+/// The question whether the relay takes this node: a heartbeat that says nothing of the identity, since whoever asks has not
+/// looked at all of the machine.
+///
+/// # Errors
+/// Refused, or not reached. A final refusal is written down.
+pub async fn ask(node: &mut Node) -> Result<(), Failure> {
+    call(node, None).await.map(drop)
+}
+
+async fn call(node: &mut Node, identity: Option<Identity>) -> Result<HeartbeatAnswer, Failure> {
+    let agent_version = Some(env!("CARGO_PKG_VERSION").to_owned());
+    let input = HeartbeatInput { agent_version, boot_id: boot_id(), identity };
     match node.client.call(&HEARTBEAT, &input, None).await {
         Ok(answer) => {
             node.hear(answer.server_time);
-            identities.since += 1;
-            if let Some(identity) = news {
-                identities.told(identity);
-            }
             Ok(answer)
         }
         Err(error) => {

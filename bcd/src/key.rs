@@ -11,7 +11,7 @@
 
 use crate::{
     config::TpmMode,
-    state::{KEY, StateDir, StateError, TPM_KEY},
+    state::{KEY, StateDir, StateError, TPM_KEY, read_file},
     tpm::{Tcti, Tpm, TpmError, TpmKey},
 };
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData, SigningKey as _};
@@ -23,7 +23,12 @@ use shared::{
     csr::{Curve, PublicKey},
     secret::Secret,
 };
-use std::{cell::Cell, fmt, path::PathBuf, sync::Arc};
+use std::{
+    cell::Cell,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// A P-256 key that signs with ECDSA and SHA-256.
 pub trait NodeKey: Send + Sync {
@@ -77,19 +82,8 @@ pub enum KeyError {
 /// # Errors
 /// A file is no key or can't be written, the TPM fails, or the settings don't go with the key that is there.
 pub fn load_or_create(dir: &StateDir, mode: TpmMode, tcti: &Tcti) -> Result<Arc<dyn NodeKey>, KeyError> {
-    let path = |name| dir.path().join(name);
-    if let Some(bytes) = dir.read(TPM_KEY)? {
-        if mode == TpmMode::Off {
-            return Err(KeyError::InTpm(path(TPM_KEY)));
-        }
-        let key = TpmKey::from_file(Tpm::new(tcti.clone()), &bytes);
-        return Ok(Arc::new(key.ok_or_else(|| KeyError::Damaged(path(TPM_KEY)))?));
-    }
-    if let Some(bytes) = dir.read(KEY)? {
-        return match mode {
-            TpmMode::Required => Err(KeyError::InFile(path(KEY))),
-            TpmMode::Auto | TpmMode::Off => Ok(Arc::new(FileKey::read(bytes, || path(KEY))?)),
-        };
+    if let Some(key) = load(dir.path(), mode, tcti)? {
+        return Ok(key);
     }
     match mode {
         TpmMode::Off => Ok(Arc::new(FileKey::create(dir)?)),
@@ -101,6 +95,26 @@ pub fn load_or_create(dir: &StateDir, mode: TpmMode, tcti: &Tcti) -> Result<Arc<
             }
             key => Ok(Arc::new(key?)),
         },
+    }
+}
+
+/// The key of this folder, if there is one; it needs no lock.
+///
+/// # Errors
+/// A file is no key, or the settings don't go with the key that is there.
+pub fn load(folder: &Path, mode: TpmMode, tcti: &Tcti) -> Result<Option<Arc<dyn NodeKey>>, KeyError> {
+    let (tpm, file) = (folder.join(TPM_KEY), folder.join(KEY));
+    if let Some(bytes) = read_file(&tpm)? {
+        if mode == TpmMode::Off {
+            return Err(KeyError::InTpm(tpm));
+        }
+        let key = TpmKey::from_file(Tpm::new(tcti.clone()), &bytes).ok_or(KeyError::Damaged(tpm))?;
+        return Ok(Some(Arc::new(key)));
+    }
+    let Some(bytes) = read_file(&file)? else { return Ok(None) };
+    match mode {
+        TpmMode::Required => Err(KeyError::InFile(file)),
+        TpmMode::Auto | TpmMode::Off => Ok(Some(Arc::new(FileKey::read(bytes, || file.clone())?))),
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 mod fit;
+pub use fit::check;
 
 /// A skew over this many seconds is reported.
 const MAX_SKEW_SECONDS: i64 = 60;
@@ -259,9 +260,9 @@ impl Node {
 
 /// The key of this folder, if it is the one that the state goes with.
 fn open_key(settings: &Settings, dir: &StateDir, stored: &Stored) -> Result<Arc<dyn NodeKey>, Failure> {
-    fit::check_kept(dir, stored)?;
+    fit::check_kept(dir.path(), stored)?;
     let key = key::load_or_create(dir, settings.tpm, &settings.tcti)?;
-    fit::check_same(dir, stored, &*key)?;
+    fit::check_same(dir.path(), stored, &*key)?;
     Ok(key)
 }
 

@@ -3,6 +3,7 @@
 mod dir;
 
 pub use dir::{CA_BUNDLE, CERTIFICATE, KEY, StateDir, StateError, TOKEN, TPM_KEY, read, volatile_filesystem};
+pub(crate) use dir::{damaged, has_key, read_file};
 
 use serde::{Deserialize, Serialize};
 use shared::{

@@ -5,10 +5,10 @@
 //! has just said so.
 
 use crate::{
-    failure::Exit,
+    failure::{Exit, Failure},
     host::Host,
     join,
-    state::{State, Stored},
+    state::{Final, State, Stored},
 };
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
@@ -79,7 +79,7 @@ impl Status {
             }
             State::Waiting(waiting) => (Some(join::describe(waiting)), "approve the request".to_owned()),
             State::Enrolled(_) => (None, "start the daemon: it renews and sends heartbeats".to_owned()),
-            State::Final(over) => (Some(over.message.clone()), after(Exit::from_final(over.exit)).to_owned()),
+            State::Final(over) => (Some(over.message.clone()), after(over)),
         };
         let noted = stored.last_failure.as_ref();
         let reason = reason.or_else(|| noted.map(|noted| format!("{} (tried {})", noted.message, noted.at)));
@@ -98,6 +98,20 @@ impl Status {
             last_success: None,
             skew_seconds: None,
         }
+    }
+
+    /// The same, where its key is not the one that it needs: nothing goes on before that is put right.
+    #[must_use]
+    pub fn without_key(self, failure: Failure) -> Self {
+        let next = "what the reason says; before that every start of bcd ends with it".to_owned();
+        Self { reason: Some(failure.message), next, ..self }
+    }
+
+    /// In a line, for a probe of a machine that is not ready.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        shown(&format!("{}{reason}; next: {}", self.state, self.next))
     }
 
     /// For people.
@@ -123,15 +137,18 @@ impl Status {
 }
 
 /// What somebody has to do after an end.
-fn after(exit: Exit) -> &'static str {
-    match exit {
-        Exit::Banned => {
-            "if that is to end: `relay nodes unban`, then start bcd again or `bcd join`; it needs no token"
+fn after(over: &Final) -> String {
+    let node = over.node.as_ref().map_or_else(|| "NODE".to_owned(), |node| node.node_id.to_string());
+    match Exit::from_final(over.exit) {
+        Exit::Banned => format!(
+            "if that is to end: `relay nodes unban {node} --pool POOL`, then start bcd again or `bcd join`; it needs no token"
+        ),
+        Exit::Released => "`bcd reset`, then `bcd join` with a new token".to_owned(),
+        Exit::Denied => "ask who denied it; then `bcd join` asks anew".to_owned(),
+        Exit::Identity => {
+            "`bcd join` with a token for this machine, or after the other node was released".to_owned()
         }
-        Exit::Released => "`bcd reset`, then `bcd join` with a new token",
-        Exit::Denied => "ask who denied it; then `bcd join` asks anew",
-        Exit::Identity => "`bcd join` with a token for this machine, or after the other node was released",
-        _ => "`bcd join` with a new token, or `bcd reset`",
+        _ => "`bcd join` with a new token, or `bcd reset`".to_owned(),
     }
 }
 
@@ -306,18 +323,31 @@ where
 /// # Errors
 /// None runs, or it does not answer.
 pub async fn ask(socket: &Path) -> io::Result<Status> {
+    serde_json::from_slice(&get(socket, "/status").await?.1).map_err(io::Error::other)
+}
+
+/// Asks a running daemon whether this machine can be relied on.
+///
+/// # Errors
+/// None runs, or it does not answer.
+pub async fn is_ready(socket: &Path) -> io::Result<bool> {
+    get(socket, "/readyz").await.map(|(status, _)| status.is_success())
+}
+
+async fn get(socket: &Path, path: &str) -> io::Result<(StatusCode, Bytes)> {
     let ask = async {
         let stream = UnixStream::connect(socket).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         let driven = tokio::spawn(connection);
-        let request = Request::get("/status").header(header::HOST, "bcd").body(Full::<Bytes>::default());
+        let request = Request::get(path).header(header::HOST, "bcd").body(Full::<Bytes>::default());
         let response =
             sender.send_request(request.map_err(io::Error::other)?).await.map_err(io::Error::other)?;
+        let status = response.status();
         let body =
             Limited::new(response.into_body(), MAX_STATUS_BYTES).collect().await.map_err(io::Error::other)?;
         driven.abort();
-        serde_json::from_slice(&body.to_bytes()).map_err(io::Error::other)
+        Ok((status, body.to_bytes()))
     };
     timeout(CONNECTION_LIMIT, ask).await?
 }
@@ -343,12 +373,15 @@ mod tests {
         let over = |exit: Exit| {
             let node = Some(Box::new(enrolled()));
             let since = Timestamp::from_seconds(0);
-            let over =
-                crate::state::Final { exit: exit.code(), message: "x".into(), token_id: None, node, since };
+            let over = Final { exit: exit.code(), message: "x".into(), token_id: None, node, since };
             Status::of(&Stored { state: State::Final(over), ..Stored::default() }).next
         };
-        assert!(over(Exit::Banned).contains("unban") && over(Exit::Banned).contains("no token"));
+        let banned = over(Exit::Banned);
+        assert!(banned.contains("unban nd_") && banned.contains("--pool") && banned.contains("no token"));
         assert!(over(Exit::Released).contains("reset"));
+        let lost = Status::of(&joined).without_key(Failure::new(Exit::Broken, "the node key is gone"));
+        assert_eq!((lost.state.as_str(), lost.reason.as_deref()), ("enrolled", Some("the node key is gone")));
+        assert!(lost.to_line().starts_with("enrolled: the node key is gone; next: what the reason"));
     }
 
     #[test]
@@ -404,6 +437,9 @@ mod tests {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let served = serve(Arc::clone(&board), Some(&path), Some(port)).await.unwrap();
         assert_eq!(ask(&path).await.unwrap().state, "enrolled");
+        assert!(!is_ready(&path).await.unwrap());
+        board.tell(board.read().status, true, host.boot());
+        assert!(is_ready(&path).await.unwrap());
         assert!(serve(Arc::clone(&board), Some(&path), None).await.is_err(), "it is taken");
         let mut stream = tokio::net::TcpStream::connect(port).await.unwrap();
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

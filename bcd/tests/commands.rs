@@ -143,6 +143,11 @@ fn status_and_reset_work_without_a_daemon() {
     assert!(reset.status.success() && String::from_utf8_lossy(&reset.stdout).contains("its key is kept"));
     assert_eq!(status(), "new");
     assert!(root.path().join("state/node.key").exists());
+    let state = fs::File::create(root.path().join("state/lock")).unwrap();
+    state.lock().unwrap();
+    let (code, said) = fails(root.path(), &["reset"]);
+    assert!(code == 64 && said.contains("systemctl stop bcd"), "{said}");
+    drop(state);
     assert!(bcd(root.path(), &["reset"]).status.success());
     assert!(!root.path().join("state/node.key").exists());
     write(root.path(), "state/state.json", br#"{"version":9,"state":"beyond"}"#);

@@ -223,7 +223,7 @@ impl Life {
     }
 
     async fn ask(&mut self) -> Result<(), Failure> {
-        ban::ask(&mut self.node, &mut self.identities).await?;
+        ban::ask(&mut self.node).await?;
         self.asks = false;
         self.all_now();
         Ok(())

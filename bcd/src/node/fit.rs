@@ -3,11 +3,13 @@
 
 use crate::{
     client::certificates,
+    config::Settings,
     failure::{Exit, Failure},
-    key::NodeKey,
-    state::{State, StateDir, StateError, Stored},
+    key::{self, NodeKey},
+    state::{State, StateError, Stored, damaged, has_key},
 };
 use shared::csr::CertificateRequest;
+use std::path::Path;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 /// What a state says of its key.
@@ -18,13 +20,27 @@ struct Mark {
     of: String,
 }
 
+/// Whether what is in this folder goes together, by its files alone: for who only looks. No key is made or used.
+///
+/// # Errors
+/// The key is gone, another one or none, or the state is damaged.
+pub fn check(settings: &Settings, stored: &Stored) -> Result<(), Failure> {
+    let folder = settings.state_dir.as_path();
+    // A state that goes with no key says more than a key can.
+    let Some(mark) = mark(folder, stored)? else { return Ok(()) };
+    match key::load(folder, settings.tpm, &settings.tcti)? {
+        Some(key) => check_same(folder, stored, &*key),
+        None => Err(lost(folder, &mark, "is gone")),
+    }
+}
+
 /// Before a key is made: whether the state needs one that is gone.
 ///
 /// # Errors
 /// It does, or the state is damaged.
-pub(super) fn check_kept(dir: &StateDir, stored: &Stored) -> Result<(), Failure> {
-    match mark(dir, stored)? {
-        Some(mark) if !dir.has_key()? => Err(lost(dir, &mark, "is gone")),
+pub(super) fn check_kept(folder: &Path, stored: &Stored) -> Result<(), Failure> {
+    match mark(folder, stored)? {
+        Some(mark) if !has_key(folder)? => Err(lost(folder, &mark, "is gone")),
         _ => Ok(()),
     }
 }
@@ -33,25 +49,25 @@ pub(super) fn check_kept(dir: &StateDir, stored: &Stored) -> Result<(), Failure>
 ///
 /// # Errors
 /// It is another one, or the state is damaged.
-pub(super) fn check_same(dir: &StateDir, stored: &Stored, key: &dyn NodeKey) -> Result<(), Failure> {
-    match mark(dir, stored)? {
-        Some(mark) if mark.spki != key.public_key().spki_der() => Err(lost(dir, &mark, "is another one")),
+pub(super) fn check_same(folder: &Path, stored: &Stored, key: &dyn NodeKey) -> Result<(), Failure> {
+    match mark(folder, stored)? {
+        Some(mark) if mark.spki != key.public_key().spki_der() => Err(lost(folder, &mark, "is another one")),
         _ => Ok(()),
     }
 }
 
-fn lost(dir: &StateDir, mark: &Mark, what: &str) -> Failure {
-    let (dir, of) = (dir.path().display(), &mark.of);
+fn lost(folder: &Path, mark: &Mark, what: &str) -> Failure {
+    let (folder, of) = (folder.display(), &mark.of);
     Failure::new(
         Exit::Broken,
         format!(
-            "the node key in {dir} {what}, and {of} is of no use without its own: put the right key back, or `bcd reset` and \
+            "the node key in {folder} {what}, and {of} is of no use without its own: put the right key back, or `bcd reset` and \
              join with a fresh token"
         ),
     )
 }
 
-fn mark(dir: &StateDir, stored: &Stored) -> Result<Option<Mark>, StateError> {
+fn mark(folder: &Path, stored: &Stored) -> Result<Option<Mark>, StateError> {
     let (spki, of) = match &stored.state {
         State::Enrolled(node) => (key_of(&node.certificate), format!("the certificate of {}", node.node_id)),
         State::Joining(joining) => (requested(&joining.csr), "the join under way".to_owned()),
@@ -61,7 +77,7 @@ fn mark(dir: &StateDir, stored: &Stored) -> Result<Option<Mark>, StateError> {
         // What is over is evidence; a new join takes whatever key there is.
         State::New | State::Final(_) => return Ok(None),
     };
-    let spki = spki.ok_or_else(|| dir.damaged(format!("{of} cannot be read")))?;
+    let spki = spki.ok_or_else(|| damaged(folder, format!("{of} cannot be read")))?;
     Ok(Some(Mark { spki, of }))
 }
 
@@ -122,10 +138,18 @@ mod tests {
                 "{text}"
             );
             assert!(!key.exists());
+            let looked = || {
+                let settings = machine.settings(&relay);
+                check(&settings, &crate::state::read(&settings.state_dir).unwrap())
+            };
+            assert_eq!(looked().unwrap_err().to_string(), text, "who only looks is told the same");
+            assert!(!key.exists());
             fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
             let text = refused(&relay, &machine);
             assert!(text.contains(if waits { "jr_" } else { "nd_" }), "{text}");
+            assert_eq!(looked().unwrap_err().to_string(), text);
             fs::write(&key, kept).unwrap();
+            looked().unwrap();
             open(&relay, &machine).unwrap();
         }
     }

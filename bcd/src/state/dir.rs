@@ -36,7 +36,8 @@ pub const CA_BUNDLE: &str = "ca.crt";
 pub enum StateError {
     /// Another bcd has it.
     #[error(
-        "another bcd is at work in {0} (`bcd status` shows how far it is); stop it, or give another --state-dir"
+        "another bcd is at work in {0} (`bcd status` shows how far it is); stop it (systemctl stop bcd), or give another \
+         --state-dir"
     )]
     Busy(PathBuf),
     /// Written by a newer bcd.
@@ -128,25 +129,6 @@ impl StateDir {
     /// The state is damaged or newer.
     pub fn load(&self) -> Result<Stored, StateError> {
         read(&self.path)
-    }
-
-    /// The error for a state that is not what bcd writes.
-    pub(crate) fn damaged(&self, what: String) -> StateError {
-        StateError::Damaged(self.path.join(STATE), what)
-    }
-
-    /// Whether a key of this machine is kept here, be it as a file or as what the TPM takes back.
-    ///
-    /// # Errors
-    /// That can't be seen.
-    pub fn has_key(&self) -> Result<bool, StateError> {
-        for file in [KEY, TPM_KEY] {
-            let path = self.path.join(file);
-            if path.try_exists().map_err(io_error("cannot look for", &path))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Remembers this.
@@ -246,6 +228,25 @@ impl StateDir {
     }
 }
 
+/// Whether a key of this machine is kept in this folder, be it as a file or as what the TPM takes back.
+///
+/// # Errors
+/// That can't be seen.
+pub(crate) fn has_key(folder: &Path) -> Result<bool, StateError> {
+    for file in [KEY, TPM_KEY] {
+        let path = folder.join(file);
+        if path.try_exists().map_err(io_error("cannot look for", &path))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The error for a state in this folder that is not what bcd writes.
+pub(crate) fn damaged(folder: &Path, what: String) -> StateError {
+    StateError::Damaged(folder.join(STATE), what)
+}
+
 /// What is remembered in this folder; without the lock, for looking only.
 ///
 /// # Errors
@@ -277,7 +278,8 @@ pub fn volatile_filesystem(folder: &Path) -> Option<&'static str> {
     }
 }
 
-fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+/// The bytes of a file; `None` if there is none.
+pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

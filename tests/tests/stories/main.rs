@@ -12,6 +12,7 @@ mod impostors;
 mod interrupted;
 mod join;
 mod operator;
+mod over;
 mod own_root;
 mod proof;
 mod queue;
