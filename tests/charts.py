@@ -203,9 +203,11 @@ def daemon_set():
         "BCD_TOKEN_FILE": "/run/bcd-token/join-token", "BCD_NODE_NAME": {"fieldRef": {"fieldPath": "spec.nodeName"}},
         "BCD_DMI_DIR": "/host/sys/firmware/dmi/tables", "BCD_NET_DIR": "/host/sys/class/net", "BCD_TPM": "off",
         "BCD_SOCKET": "/var/lib/bcd/bcd.sock", "BCD_STATUS_LISTEN": "127.0.0.1:9465", "BCD_LOG": "info",
+        "BCD_WHEN_FINAL": "wait",
     }, "bcd: environment")
-    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
-        equal(container[probe]["httpGet"], {"host": "127.0.0.1", "port": 9465, "path": path}, f"bcd: {probe}")
+    equal(container["livenessProbe"]["httpGet"], {"host": "127.0.0.1", "port": 9465, "path": "/livez"}, "bcd: livenessProbe")
+    equal(container["readinessProbe"]["exec"], {"command": ["bcd", "status", "--ready"]}, "bcd: readinessProbe")
+    equal(container["terminationMessagePolicy"], "FallbackToLogsOnError", "bcd: terminationMessagePolicy")
 
 
 def daemon_set_options():

@@ -87,6 +87,10 @@ struct Flags {
     /// off, error, warn, info, debug or trace.
     #[arg(long, global = true, value_name = "LEVEL")]
     log: Option<String>,
+    /// What `bcd run` does once the relay has refused for good: exit (with the code that says why), or wait, for another
+    /// token or the end of a ban [default: exit].
+    #[arg(long, global = true, value_name = "WHAT")]
+    when_final: Option<String>,
     /// The node's name in its Kubernetes cluster.
     #[arg(long, global = true, value_name = "NAME")]
     node_name: Option<String>,
@@ -116,6 +120,10 @@ enum Command {
         /// As JSON.
         #[arg(long)]
         json: bool,
+        /// Exit with 0 only if this machine is ready: a node whose certificate is good, as the relay has just said. Else
+        /// say why in a line, and exit with 75.
+        #[arg(long, conflicts_with = "json")]
+        ready: bool,
     },
     /// Forget the node; bcd must be stopped before.
     Reset {
@@ -169,6 +177,7 @@ impl Flags {
             ("status_listen", &self.status_listen),
             ("log", &self.log),
             ("node_name", &self.node_name),
+            ("when_final", &self.when_final),
         ];
         let texts = texts.into_iter().filter_map(|(name, text)| Some((name, Value::Text(text.clone()?))));
         let pins = (!self.ca_pins.is_empty()).then(|| ("ca_pins", Value::List(self.ca_pins.clone())));
@@ -216,7 +225,8 @@ pub fn main(cli: &Cli) -> Exit {
                 Command::Identity { json } => identity(&settings, *json),
                 Command::Join { wait } => on_runtime(join::run(&cli.flags, settings, *wait))?,
                 Command::Run => on_runtime(run(&cli.flags, settings))?,
-                Command::Status { json } => on_runtime(status(&settings, *json))?,
+                Command::Status { ready: true, .. } => on_runtime(ready(&settings))?,
+                Command::Status { json, .. } => on_runtime(status(&settings, *json))?,
                 Command::Reset { keep_key } => reset(&settings, *keep_key),
                 Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => Ok(Exit::Done),
             }
@@ -315,6 +325,18 @@ async fn status(settings: &Settings, json: bool) -> Result<Exit, Failure> {
         }
     };
     if json { print_json(&status) } else { print(&status.to_text()) }
+}
+
+/// For probes, whose failures show what is printed.
+async fn ready(settings: &Settings) -> Result<Exit, Failure> {
+    let none = |why: &str| Failure::new(Exit::Transient, format!("not ready: {why}"));
+    let socket = settings.socket.as_deref().ok_or_else(|| none("there is no socket to ask bcd at"))?;
+    let asked = async { Ok::<_, io::Error>((status::is_ready(socket).await?, status::ask(socket).await?)) };
+    match asked.await {
+        Ok((true, status)) => print(&status.state),
+        Ok((false, status)) => print(&status.to_line()).map(|_| Exit::Transient),
+        Err(error) => Err(none(&format!("no bcd answers at {}: {error}", socket.display()))),
+    }
 }
 
 fn reset(settings: &Settings, keep_key: bool) -> Result<Exit, Failure> {

@@ -25,7 +25,7 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(300);
 /// Reads the settings and the places of the token again.
 pub type Reload<'a> = dyn Fn() -> Result<(Settings, Sources), Failure> + 'a;
 
-/// Runs until SIGTERM, or until the state is final.
+/// Runs until SIGTERM, or until the state is final and the settings don't say to wait then.
 pub async fn run(node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
     let host = Arc::clone(&node.host);
     let board =
@@ -42,17 +42,17 @@ pub async fn run(node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
     tracing::info!(version, relay, state, "bcd runs");
     let mut life = Life::new(node);
     notifier.ready();
+    let mut told = false;
     loop {
         let next = life.next();
+        told = life.is_final() && (told || tell_end(&life));
         let at = next.map_or(Duration::ZERO, |(at, _)| at);
         let status = life.status(next);
         notifier.status(&format!("{}: {}", status.state, status.reason.as_deref().unwrap_or(&status.next)));
         board.tell(status, life.is_ready(), at.max(host.boot()) + LONGEST_ATTEMPT);
         let Some((_, action)) = next else {
             notifier.stopping();
-            let exit = report(&life.verdict());
-            tracing::error!("next: {}", life.status(None).next);
-            return exit;
+            return life.verdict().exit;
         };
         match step(&mut life, &mut signals, at, action).await {
             Step::Went => {}
@@ -68,6 +68,15 @@ pub async fn run(node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
             }
         }
     }
+}
+
+/// Says that it is over and what to do, if that is so.
+fn tell_end(life: &Life) -> bool {
+    if life.is_over() {
+        report(&life.verdict());
+        tracing::error!("next: {}", life.status(life.next()).next);
+    }
+    life.is_over()
 }
 
 enum Step {

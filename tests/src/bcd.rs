@@ -46,6 +46,12 @@ impl Bcd {
         self.told("--tpm", mode).told("--tcti", tcti)
     }
 
+    /// The same machine, whose bcd is told what it is told in a pod: to wait when it is over.
+    #[must_use]
+    pub fn in_a_cluster(&self) -> Self {
+        self.told("--when-final", "wait")
+    }
+
     /// With another value of this flag.
     fn told(&self, flag: &str, value: &str) -> Self {
         let mut flags = self.flags.clone();

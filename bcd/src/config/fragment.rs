@@ -52,6 +52,7 @@ pub const KEYS: &[Key] = &[
     key("status_listen", Kind::Text),
     with_default("log", "info"),
     key("node_name", Kind::Text),
+    with_default("when_final", "exit"),
 ];
 
 /// The environment variable that holds the join token itself, and so is no setting.

@@ -48,6 +48,8 @@ pub struct Settings {
     pub log: LevelFilter,
     /// The node's name in its cluster.
     pub node_name: Option<String>,
+    /// What the daemon does when it is over.
+    pub when_final: WhenFinal,
 }
 
 /// Where the relay is.
@@ -120,6 +122,16 @@ pub enum TpmMode {
     Off,
 }
 
+/// What the daemon does when the relay has refused for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFinal {
+    /// Ends with the code that says why: its service manager knows which not to start it again after.
+    Exit,
+    /// Stays, not ready, says why to whoever asks, and looks for another token: where whoever starts it knows no codes, as in
+    /// Kubernetes.
+    Wait,
+}
+
 /// Everything that is wrong with the settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the settings are not valid:\n  {}", .0.join("\n  "))]
@@ -169,6 +181,7 @@ impl Settings {
             status_listen: parser.with("status_listen", parse_loopback),
             log: parser.with("log", parse_log).unwrap_or(LevelFilter::INFO),
             node_name: parser.with("node_name", parse_node_name),
+            when_final: parser.with("when_final", parse_when_final).unwrap_or(WhenFinal::Exit),
             state_dir,
         };
         if parser.problems.is_empty() { Ok(settings) } else { Err(InvalidSettings(parser.problems)) }
@@ -283,6 +296,14 @@ fn parse_loopback(text: &str) -> Result<SocketAddr, &'static str> {
 
 fn parse_log(text: &str) -> Result<LevelFilter, &'static str> {
     text.parse().map_err(|_| "must be off, error, warn, info, debug or trace")
+}
+
+fn parse_when_final(text: &str) -> Result<WhenFinal, &'static str> {
+    match text {
+        "exit" => Ok(WhenFinal::Exit),
+        "wait" => Ok(WhenFinal::Wait),
+        _ => Err("must be exit or wait"),
+    }
 }
 
 fn parse_node_name(text: &str) -> Result<String, &'static str> {

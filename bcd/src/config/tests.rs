@@ -75,7 +75,7 @@ fn the_kind_of_trust_said_last_wins_and_two_at_once_contradict() {
 #[test]
 fn every_problem_is_named_with_its_source() {
     let text = "relay = 'http://x'\ntpm = 'maybe'\nstatus_listen = '0.0.0.0:1'\nlog = 'loud'\nstate_dir = ''\n\
-                node_name = 'a b'\ntcti = '/dev/tpm0'";
+                node_name = 'a b'\ntcti = '/dev/tpm0'\nwhen_final = 'never'";
     let problems = problem(text);
     for part in [
         "relay must",
@@ -85,6 +85,7 @@ fn every_problem_is_named_with_its_source() {
         "state_dir must",
         "node_name must",
         "tcti must",
+        "when_final must",
     ] {
         assert!(problems.contains(&format!("/etc/bcd/bcd.toml: {part}")), "{part}: {problems}");
     }

@@ -3,7 +3,7 @@
 use crate::{
     backoff::{Backoff, MAX_ASKED},
     ban,
-    config::Settings,
+    config::{Settings, WhenFinal},
     failure::{Exit, Failure},
     heartbeat::{self, Identities},
     host::fraction,
@@ -19,20 +19,11 @@ use crate::{
 use shared::{hardware::Identity, terminal::shown, time::Timestamp};
 use std::time::Duration;
 
-/// Something to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Ask whether a ban still holds.
-    Ask,
-    /// Join the pool.
-    Join,
-    /// Exchange the certificate.
-    Renew,
-    /// Tell that we live.
-    Heartbeat,
-    /// Fetch the pool's secrets.
-    Secrets,
-}
+mod action;
+pub use action::Action;
+
+/// How often a daemon that stays when it is over looks for another token.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Not before when (since boot), and how it has gone so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,7 +93,10 @@ impl Life {
             State::Final(_) if self.asks => {
                 return Some((self.join.at.max(self.node.host.boot()), Action::Ask));
             }
-            State::Final(_) => return None,
+            State::Final(_) => {
+                let waits = self.node.settings.when_final == WhenFinal::Wait;
+                return waits.then(|| (self.join.at.max(self.node.host.boot()), Action::Look));
+            }
             State::Enrolled(node) if !self.rejoins => node,
             _ => return Some((self.join.at.max(self.node.host.boot()), Action::Join)),
         };
@@ -126,6 +120,9 @@ impl Life {
 
     /// Does it, and notes what came of it.
     pub async fn act(&mut self, action: Action) {
+        if action == Action::Look {
+            return self.look();
+        }
         self.last_attempt = Some(self.node.now());
         let result = match action {
             Action::Ask => self.ask().await,
@@ -133,6 +130,7 @@ impl Life {
             Action::Renew => self.renew().await,
             Action::Heartbeat => self.heartbeat().await,
             Action::Secrets => self.fetch_secrets().await,
+            Action::Look => Ok(()),
         };
         let now = self.node.host.boot();
         let dice = fraction(&*self.node.host);
@@ -175,7 +173,8 @@ impl Life {
         Status {
             reason: if says_itself { on_disk.reason.or(failure) } else { failure.or(on_disk.reason) },
             next: match next {
-                Some((at, action)) => format!("{} at {}", describe(action), self.relay_at(at)),
+                Some((_, Action::Look)) => format!("{}; bcd waits for that", on_disk.next),
+                Some((at, action)) => format!("{} at {}", action.describe(), self.relay_at(at)),
                 None => on_disk.next,
             },
             last_attempt: self.last_attempt,
@@ -183,6 +182,18 @@ impl Life {
             skew_seconds: self.node.clock.skew_seconds(&*self.node.host),
             ..on_disk
         }
+    }
+
+    /// Whether it is over, as far as is known; it may wait for what ends that.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.is_final() && !self.asks
+    }
+
+    /// Whether the state on disk says so; of a ban the relay may be asked still.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        matches!(self.node.stored.state, State::Final(_))
     }
 
     /// Why it is over.
@@ -220,6 +231,17 @@ impl Life {
                 tracing::error!("{failure}");
             }
         }
+    }
+
+    /// Another token begins anew; of a ban the relay is asked first, as at a start.
+    fn look(&mut self) {
+        let now = self.node.host.boot();
+        self.asks = ban::is_banned(&self.node.stored.state);
+        if !self.asks {
+            self.revive();
+        }
+        let is_over = self.is_over();
+        self.join.at = if is_over { now + LOOK_EVERY } else { now };
     }
 
     async fn ask(&mut self) -> Result<(), Failure> {
@@ -318,7 +340,7 @@ impl Life {
 
     fn due(&mut self, action: Action) -> &mut Due {
         match action {
-            Action::Ask | Action::Join => &mut self.join,
+            Action::Ask | Action::Join | Action::Look => &mut self.join,
             Action::Renew => &mut self.renew,
             Action::Heartbeat => &mut self.heartbeat,
             Action::Secrets => &mut self.secrets_due,
@@ -339,7 +361,7 @@ impl Life {
     /// What is over is reported once, by who ends the daemon. The first failure of a kind is noted on disk too.
     fn log_failure(&mut self, action: Action, wait: Duration) {
         let Some(failure) = self.last_failure.clone() else { return };
-        if self.next().is_some() {
+        if !self.is_over() {
             tracing::warn!(?action, again_in_seconds = wait.as_secs(), "{failure}");
         }
         let noted = self.node.stored.last_failure.as_ref().map(|noted| noted.exit);
@@ -352,16 +374,6 @@ impl Life {
         if let Some(node) = self.node.enrolled() {
             tracing::info!(node = %node.node_id, trust = node.trust.as_str(), until = %node.expires_at, "{what}");
         }
-    }
-}
-
-fn describe(action: Action) -> &'static str {
-    match action {
-        Action::Ask => "question whether the ban still holds",
-        Action::Join => "join",
-        Action::Renew => "renewal",
-        Action::Heartbeat => "heartbeat",
-        Action::Secrets => "platform secrets",
     }
 }
 

@@ -108,6 +108,31 @@ async fn a_ban_ends_the_daemon_with_its_code_and_again_after_a_restart() {
 }
 
 #[tokio::test]
+async fn one_that_waits_stays_up_says_why_and_ends_when_it_is_told_to() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut node = node(&machine, &relay);
+    node.settings.when_final = crate::config::WhenFinal::Wait;
+    let socket = node.settings.socket.clone().unwrap();
+    let reload = || Ok((machine.settings(&relay), machine.sources()));
+    relay.refuse(Problem::refused(Reason::RequestDenied, "by an admin"));
+    let script = async {
+        until("the refusal", || relay.calls().len() == 1).await;
+        until("the state", || machine.folder.path().join("state/state.json").exists()).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let status = crate::status::ask(&socket).await.unwrap();
+        assert!(status.state == "final" && status.reason.unwrap().contains("by an admin"));
+        assert!(!crate::status::is_ready(&socket).await.unwrap());
+        raise(Number::SIGTERM).unwrap();
+        std::future::pending::<()>().await;
+    };
+    let exit = tokio::select! {
+        exit = run(node, Notifier::of_environment(), &reload) => exit,
+        () = script => unreachable!(),
+    };
+    assert_eq!((exit, relay.calls().len()), (Exit::Done, 1));
+}
+
+#[tokio::test]
 async fn settings_that_are_wrong_do_not_replace_good_ones() {
     let (relay, machine) = (Relay::start().await, Machine::new());
     let mut life = Life::new(node(&machine, &relay));

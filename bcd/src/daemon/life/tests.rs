@@ -193,6 +193,59 @@ async fn a_ban_ends_it_drops_the_secrets_and_keeps_the_evidence() {
     }
 }
 
+/// A life whose settings say to wait when it is over, after this refusal of its next heartbeat.
+async fn waiting(relay: &Relay, machine: &Machine, reason: Reason) -> Life {
+    let mut life = enrolled(relay, machine).await;
+    life.node.settings.when_final = WhenFinal::Wait;
+    machine.host.pass(70);
+    relay.refuse(Problem::refused(reason, "by an admin"));
+    live(&mut life).await;
+    life
+}
+
+#[tokio::test]
+async fn one_that_waits_when_it_is_over_goes_on_with_another_token_and_no_other_call() {
+    let (relay, mut machine) = (Relay::start().await, Machine::new());
+    let mut life = waiting(&relay, &machine, Reason::NodeReleased).await;
+    let calls = relay.calls().len();
+    for _ in 0..3 {
+        assert!(life.is_over() && !life.is_ready());
+        assert_eq!(live(&mut life).await, Action::Look);
+        let status = life.status(life.next());
+        assert!(status.reason.unwrap().contains("by an admin") && status.next.contains("waits"));
+        let (seconds, _) = wait(&life, &machine);
+        assert_eq!(seconds, LOOK_EVERY.as_secs());
+        machine.host.pass(seconds);
+    }
+    assert_eq!(relay.calls().len(), calls, "the same token asks nobody");
+    machine.token = token(2);
+    life.node.tokens = machine.sources();
+    assert_eq!(live(&mut life).await, Action::Look);
+    assert_eq!(live(&mut life).await, Action::Join);
+    assert_eq!(live(&mut life).await, Action::Heartbeat);
+    assert!(life.is_ready());
+}
+
+#[tokio::test]
+async fn one_that_waits_after_a_ban_asks_ever_more_rarely_and_sees_its_end() {
+    let (relay, machine) = (Relay::start().await, Machine::new());
+    let mut life = waiting(&relay, &machine, Reason::NodeBanned).await;
+    for _ in 0..12 {
+        assert_eq!(live(&mut life).await, Action::Look);
+        relay.refuse(Problem::refused(Reason::NodeBanned, "by an admin"));
+        assert_eq!(live(&mut life).await, Action::Ask);
+        let (seconds, action) = wait(&life, &machine);
+        assert!(seconds <= 300 && action == Action::Look && life.is_over(), "{seconds}");
+        machine.host.pass(seconds);
+    }
+    assert_eq!(live(&mut life).await, Action::Look);
+    assert_eq!(live(&mut life).await, Action::Ask);
+    machine.host.pass(1);
+    while live(&mut life).await != Action::Heartbeat {}
+    assert!(life.is_ready());
+    assert_eq!(relay.calls().iter().filter(|call| call.path.ends_with("join")).count(), 1);
+}
+
 #[tokio::test]
 async fn a_ban_is_asked_about_at_each_start_and_its_end_costs_no_token() {
     let (relay, machine) = (Relay::start().await, Machine::new());
