@@ -175,6 +175,50 @@ fn the_thing_itself_stands_without_a_flag() {
     assert!(parse("nodes list nd_1 --pool p").is_err());
 }
 
+/// Methods of things that have no name before the relay gives them one, and which are about no one thing.
+const NAMELESS: &[&str] = &["compute.joinTokens.create", "compute.endorsementAuthorities.add"];
+
+#[test]
+fn whatever_is_about_one_thing_takes_its_name_without_a_flag() {
+    for verb in verbs() {
+        let is_about_many = verb.name.starts_with("list") || NAMELESS.contains(&verb.method.name);
+        let Some(own) = verb.fields.iter().find(|field| field.own) else {
+            assert!(is_about_many, "{} does not know what it is about", verb.method.name);
+            continue;
+        };
+        assert!(!is_about_many, "{}", verb.method.name);
+        let others = verb.fields.iter().filter(|field| field.required && !field.own);
+        let others: String = others.map(|field| format!(" --{}={}", field.flag, sample(field))).collect();
+        let (verb_of, name) = (format!("{} {}", verb.group, verb.name), sample(own));
+        let bare = body(&format!("{verb_of} {name}{others}"));
+        assert_eq!(bare, body(&format!("{verb_of} --{}={name}{others}", own.flag)), "{verb_of}");
+        assert_eq!(bare[&own.path], name, "{verb_of}");
+    }
+    let all = "join-requests deny --pool p --token jt_1";
+    assert_eq!(body(all), json!({"tenantId": "acme", "poolId": "p", "tokenId": "jt_1"}));
+}
+
+#[test]
+fn words_to_choose_from_are_shown_and_no_other_is_taken() {
+    let verbs = verbs();
+    let all = tree::command(&verbs);
+    let mut with_words = 0;
+    for verb in &verbs {
+        let command = all.find_subcommand(&verb.group).unwrap().find_subcommand(&verb.name).unwrap();
+        for field in verb.fields.iter().filter(|field| !field.choices.is_empty()) {
+            let arg = command.get_arguments().find(|arg| arg.get_id() == field.path.as_str()).unwrap();
+            let words = arg.get_value_parser().possible_values().into_iter().flatten();
+            let shown: Vec<String> =
+                words.filter(|word| !word.is_hide_set()).map(|word| word.get_name().to_owned()).collect();
+            assert_eq!(shown, field.choices, "{} --{}", verb.method.name, field.flag);
+            with_words += 1;
+        }
+    }
+    assert!(with_words > 5, "{with_words}");
+    assert!(parse("nodes ban nd_1 --pool p --identifiers colour").unwrap_err().contains("productUuid"));
+    assert_eq!(body("nodes ban nd_1 --pool p --identifiers=")["identifiers"], json!([]));
+}
+
 #[test]
 fn documents_come_from_files_and_machines_by_their_own_names() {
     let add = body("endorsement-authorities add --pool p --certificates-file -");

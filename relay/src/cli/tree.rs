@@ -10,7 +10,7 @@ use super::{
 use crate::config::KEYS;
 use clap::{
     Arg, ArgAction, Command, ValueHint,
-    builder::{PossibleValuesParser, TypedValueParser as _},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _},
     value_parser,
 };
 use std::collections::BTreeMap;
@@ -204,18 +204,28 @@ fn flag(field: &Field) -> Arg {
         Form::File => arg.value_name("FILE").value_hint(ValueHint::FilePath),
         Form::Text | Form::Tenant | Form::IdempotencyKey => arg.value_name(value_name),
     };
-    let words = matches!(field.form, Form::Text) && !field.choices.is_empty();
-    let arg = if words { arg.value_parser(PossibleValuesParser::new(field.choices.clone())) } else { arg };
+    let arg = match choices(field) {
+        words if words.is_empty() => arg,
+        words => arg.value_parser(PossibleValuesParser::new(words)),
+    };
     // The thing itself may stand without a flag.
     arg.required(field.required && !field.own)
 }
 
+/// The words that a value must be one of; of a list, each. `--flag ''` is the empty list.
+fn choices(field: &Field) -> Vec<PossibleValue> {
+    let words = field.choices.iter().map(PossibleValue::new);
+    let none =
+        (field.form == Form::List && !field.choices.is_empty()).then(|| PossibleValue::new("").hide(true));
+    words.chain(none).collect()
+}
+
 fn own(field: &Field) -> Arg {
-    Arg::new(OWN)
+    let arg = Arg::new(OWN)
         .value_name(field.flag.to_uppercase())
         .help(format!("{}; the same as --{}", field.help, field.flag))
-        .conflicts_with(field.path.clone())
-        .required_unless_present(field.path.clone())
+        .conflicts_with(field.path.clone());
+    if field.required { arg.required_unless_present(field.path.clone()) } else { arg }
 }
 
 fn secret_out(verb: &Verb) -> Option<Arg> {

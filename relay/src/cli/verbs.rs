@@ -70,7 +70,8 @@ impl Verb {
     /// A field has a shape that no flag can say: a fault of the table.
     pub(super) fn of(method: &Method) -> Result<Self, String> {
         let (module, group, name) = method.parts();
-        let own = own_names(group);
+        // A list is about many things: what names one there is a filter.
+        let own = if name.starts_with("list") { Vec::new() } else { own_names(group) };
         let schema = TypeSchema::of(method.input);
         let mut fields = Vec::new();
         add_fields(schema.root(), "", true, &own, &mut fields)
@@ -126,7 +127,7 @@ fn add_fields(
     for member in &members {
         let here = if path.is_empty() { member.name.to_owned() } else { format!("{path}.{}", member.name) };
         let required = required && member.required;
-        let own_field = path.is_empty() && required && mine.is_some_and(|name| name == member.name);
+        let own_field = path.is_empty() && mine.is_some_and(|name| name == member.name);
         if member.node.shape() == Shape::Object {
             add_fields(member.node, &here, required, &[], fields)?;
             continue;
