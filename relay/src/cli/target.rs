@@ -1,5 +1,10 @@
-//! Which relay is asked, by which credential, and whom the connection trusts: flags, then the environment, then the
-//! folder of a relay on this machine. (Contexts will come last, here.) Nothing is sent from here.
+//! Which relay is asked, by which credential, and whom the connection trusts: flags, then the environment. (Contexts will
+//! come last, here.) Nothing is sent from here.
+//!
+//! A relay is named by its address or, on its own machine, by its folder; flags go before the environment, whichever of the
+//! two they name. RELAY_URL is the setting `url` of a relay, the address that people reach it at: it is the one to ask where
+//! nothing else is said. In the environment of a relay itself, which has a folder too, the folder counts: there an operator
+//! means the relay that runs here, and its folder has the credential.
 
 use crate::config::RelayUrl;
 use shared::secret::Secret;
@@ -43,7 +48,7 @@ pub(super) struct Target {
 pub(super) enum TargetError {
     /// No address.
     #[error(
-        "find the relay: give --relay URL (or RELAY_URL), or --data-dir DIR of a relay on this machine (or RELAY_DATA_DIR)"
+        "find the relay: give --relay URL (or RELAY_RELAY), or --data-dir DIR of a relay on this machine (or RELAY_DATA_DIR)"
     )]
     NoRelay,
     /// The address is none.
@@ -86,12 +91,15 @@ impl Said {
     #[must_use]
     pub(super) fn or_env(self, env: &dyn Fn(&str) -> Option<String>) -> Self {
         let path = |name| env(name).map(PathBuf::from);
-        Self {
-            relay: self.relay.or_else(|| env("RELAY_RELAY")).or_else(|| env("RELAY_URL")),
-            token_file: self.token_file.or_else(|| path("RELAY_TOKEN_FILE")),
-            ca_file: self.ca_file.or_else(|| path("RELAY_CA_FILE")),
-            data_dir: self.data_dir.or_else(|| path("RELAY_DATA_DIR")),
-        }
+        let (relay, data_dir) = match (self.relay, self.data_dir) {
+            (None, None) => match (env("RELAY_RELAY"), path("RELAY_DATA_DIR")) {
+                (None, None) => (env("RELAY_URL"), None),
+                said => said,
+            },
+            said => said,
+        };
+        let token_file = self.token_file.or_else(|| path("RELAY_TOKEN_FILE"));
+        Self { relay, token_file, ca_file: self.ca_file.or_else(|| path("RELAY_CA_FILE")), data_dir }
     }
 }
 
@@ -201,8 +209,24 @@ mod tests {
         let said = Said { relay: Some("flag".into()), ..Said::default() }.or_env(&env);
         assert_eq!(said.relay.as_deref(), Some("flag"));
         assert_eq!(said.token_file.as_deref(), Some(Path::new("env-RELAY_TOKEN_FILE")));
-        let only_url = |name: &str| (name == "RELAY_URL").then(|| "u".to_owned());
-        assert_eq!(Said::default().or_env(&only_url).relay.as_deref(), Some("u"));
+    }
+
+    #[test]
+    fn a_folder_goes_before_the_url_that_its_relay_is_told() {
+        let of = |names: &'static [&'static str]| {
+            move |name: &str| names.contains(&name).then(|| format!("env-{name}"))
+        };
+        let found = |said: Said, names| {
+            let said = said.or_env(&of(names));
+            (said.relay, said.data_dir.map(|dir| dir.display().to_string()))
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let nothing = Said::default;
+        assert_eq!(found(nothing(), &["RELAY_URL"]), (text("env-RELAY_URL"), None));
+        assert_eq!(found(nothing(), &["RELAY_URL", "RELAY_DATA_DIR"]), (None, text("env-RELAY_DATA_DIR")));
+        assert_eq!(found(nothing(), &["RELAY_URL", "RELAY_RELAY"]), (text("env-RELAY_RELAY"), None));
+        let flag = Said { data_dir: Some("flag".into()), ..Said::default() };
+        assert_eq!(found(flag, &["RELAY_URL", "RELAY_RELAY"]), (None, text("flag")));
     }
 
     #[test]

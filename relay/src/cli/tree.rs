@@ -54,8 +54,9 @@ pub(super) fn command(verbs: &[Verb]) -> Command {
         )
         .after_help(
             "Exit codes: 0 ok, 1 refused, 2 usage, 3 unauthenticated, 4 not found, 75 try again.\n\nA running relay \
-             is found by --relay, --token-file and --ca-file, by RELAY_RELAY (or RELAY_URL), RELAY_TOKEN_FILE and \
-             RELAY_CA_FILE, or, for one on this machine, by --data-dir (or RELAY_DATA_DIR).",
+             is found by --relay, --token-file and --ca-file, or by RELAY_RELAY, RELAY_TOKEN_FILE and RELAY_CA_FILE; one \
+             on this machine by --data-dir or RELAY_DATA_DIR alone. RELAY_URL, which a relay itself is told, is asked \
+             where none of these says which relay.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -254,7 +255,7 @@ pub(super) fn connection() -> Vec<Arg> {
         Arg::new(ids::RELAY)
             .long("relay")
             .value_name("URL")
-            .help("Its address, https://host:port (RELAY_RELAY, else RELAY_URL)")
+            .help("Its address, https://host:port (RELAY_RELAY; RELAY_URL where no folder is named)")
             .help_heading(heading),
         file(ids::TOKEN_FILE, "token-file", "A file with the credential to show (RELAY_TOKEN_FILE)"),
         file(
