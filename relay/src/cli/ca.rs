@@ -9,20 +9,26 @@ use super::{
     tree::ids,
 };
 use crate::{
-    ca::{CaRecord, Change, Demand, Domain},
+    ca::{CaName, CaRecord, CaState, Change, Demand, Domain},
     config::Settings,
+    fault::Fault,
     rotation::{self, Rotator},
+    store::authorities,
 };
 use clap::ArgMatches;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use shared::hex;
-use std::fs;
+use std::{fs, io};
 use x509_parser::pem::Pem;
 
 /// What `rotate` can be told: the issuing CAs, and the roots of both domains.
 pub(super) const ROTATABLE: [&str; 6] =
     ["relay", "node", "agent", "node-tenant", "platform-root", "tenant-root"];
+
+/// What to do about CAs that only an offline root can sign.
+const SIGN_OFFLINE: &str = "next: `relay ca requests --out DIR` writes requests for all issuing CAs; let your offline roots \
+    sign them, then `relay ca install` (relay/operators.md has the commands)";
 
 /// The columns of its tables, and which hold times; the last only in wide ones.
 const COLUMNS: [(&str, bool); 8] = [
@@ -50,7 +56,10 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
         _ => local::finish(rotate(&settings, flags, world)),
     };
     match done {
-        Ok(Ok(text)) => super::written(terminal::answer(&text)),
+        Ok(Ok((text, exit))) => match super::written(terminal::answer(&text)) {
+            Exit::Ok => exit,
+            unwritten => unwritten,
+        },
         Ok(Err(error)) => {
             terminal::say(&error);
             error.exit()
@@ -59,14 +68,17 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     }
 }
 
-async fn show(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<String, OpenError> {
+/// What goes to standard output, and what it means for a script.
+type Told = (String, Exit);
+
+async fn show(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<Told, OpenError> {
     let opened = local::open(settings).await?;
     opened.store.close().await;
     let authorities: Vec<Value> = opened.installation.authorities.iter().map(shown).collect();
-    Ok(render(&json!({"authorities": authorities}), flags, world))
+    Ok((render(&json!({"authorities": authorities}), flags, world), Exit::Ok))
 }
 
-async fn rotate(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<String, OpenError> {
+async fn rotate(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> Result<Told, OpenError> {
     let demand = match flags.get_one::<String>("which").map(String::as_str) {
         None => Demand::Needed,
         Some("platform-root") => Demand::Root(Domain::Platform),
@@ -89,8 +101,13 @@ async fn rotate(settings: &Settings, flags: &ArgMatches, world: &World<'_>) -> R
         terminal::say(&"nothing is due");
     }
     rotation.changes.iter().for_each(|change| terminal::say(&told(change)));
+    let waits = rotation.changes.iter().any(|change| matches!(change, Change::Waiting { .. }));
+    if waits {
+        terminal::say(&SIGN_OFFLINE);
+    }
     let authorities: Vec<Value> = rotation.records.iter().map(shown).collect();
-    Ok(render(&json!({"authorities": authorities}), flags, world))
+    let exit = if waits { Exit::Refused } else { Exit::Ok };
+    Ok((render(&json!({"authorities": authorities}), flags, world), exit))
 }
 
 fn told(change: &Change) -> String {
@@ -109,7 +126,9 @@ fn told(change: &Change) -> String {
         Change::Promoted { id } => format!("{id} signs from now on"),
         Change::Dropped { id } => format!("{id} is trusted no more"),
         Change::Waiting { name, domain } => {
-            format!("the {domain} domain's {name} CA is due, but its root's key is offline")
+            format!(
+                "the {domain} domain's {name} CA is due, but its root's key is offline: it is not rotated"
+            )
         }
     }
 }
@@ -134,13 +153,27 @@ fn render(answer: &Value, flags: &ArgMatches, world: &World<'_>) -> String {
     output::render_list("authorities", columns, answer, format, world.clock.now())
 }
 
-/// Prints the pin of the root that signs: from the file that every start writes, which is enough without a store.
+/// Prints the pin of the root that signs: from the file that every start writes, which is enough without a store; before the
+/// first start from the store, where an installation with roots of its own is made already.
 fn pin(settings: &Settings) -> Exit {
     let path = settings.data_dir.join("trust-bundle.pem");
-    let pem = match fs::read_to_string(&path) {
+    let read = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match local::finish(root_in_store(settings))
+        {
+            Ok(Ok(Some(pem))) => Ok(pem),
+            Ok(Ok(None) | Err(OpenError::Absent(_))) => Err(error),
+            Ok(Err(error)) => {
+                terminal::say(&error);
+                return error.exit();
+            }
+            Err(exit) => return exit,
+        },
+        read => read,
+    };
+    let path = path.display();
+    let pem = match read {
         Ok(pem) => pem,
         Err(error) => {
-            let path = path.display();
             let remedy = "the relay writes it when it starts; is this its --data-dir?";
             terminal::say(&format_args!("read {path}: {error}; {remedy}"));
             return Exit::NotFound;
@@ -149,13 +182,29 @@ fn pin(settings: &Settings) -> Exit {
     match pin_of(&pem) {
         Some(pin) => super::written(terminal::answer(&format!("{pin}\n"))),
         None => {
-            terminal::say(&format_args!(
-                "read {}: it holds no certificate; start the relay again",
-                path.display()
-            ));
+            terminal::say(&format_args!("read {path}: it holds no certificate; start the relay again"));
             Exit::Refused
         }
     }
+}
+
+/// The platform's root that signs, PEM; `None` if the store holds no installation. Certificates are no secret, so this needs
+/// no master key.
+async fn root_in_store(settings: &Settings) -> Result<Option<String>, OpenError> {
+    let store = local::store(settings).await?;
+    let is_migrated = store.pending().await?.from > 0;
+    let records: Vec<CaRecord> = if is_migrated {
+        let read = store
+            .read("pin", (), |tx, ()| Box::pin(async move { Ok::<_, Fault>(authorities::all(tx).await?) }));
+        read.await?
+    } else {
+        Vec::new()
+    };
+    store.close().await;
+    let signs = |record: &CaRecord| {
+        (record.domain, record.name, record.state) == (Domain::Platform, CaName::Root, CaState::Active)
+    };
+    Ok(records.into_iter().find(signs).map(|record| record.certificate_pem))
 }
 
 /// `sha256:` and the hex of the SHA-256 of the first certificate's SubjectPublicKeyInfo.
@@ -168,7 +217,6 @@ pub(super) fn pin_of(bundle: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ca::CaName;
 
     #[test]
     fn every_issuing_ca_and_both_roots_can_be_rotated() {

@@ -93,7 +93,9 @@ impl<'a> Desk<'a> {
         let records = ca::create(&self.trust_domain, roots, now, &self.keys, self.world.random)
             .map_err(Fault::internal("taking the roots"))?;
         self.make(&records).await?;
-        terminal::say(&"the installation is made; start the relay, machines pin the platform root");
+        terminal::say(
+            &"the installation is made; `relay ca pin` prints what machines pin; next: start the relay",
+        );
         Ok(())
     }
 
@@ -112,6 +114,7 @@ impl<'a> Desk<'a> {
                 .map_err(Fault::internal("writing a request"))?;
             terminal::say(&format_args!("{}: to be signed by the {} root", file.display(), one.domain));
         }
+        terminal::say(&"next: let the offline roots sign them, then `relay ca install`");
         Ok(())
     }
 
@@ -137,7 +140,12 @@ impl<'a> Desk<'a> {
             replaced.await?;
         }
         fs::remove_file(self.pending()).map_err(Fault::internal("removing the keys that waited"))?;
-        terminal::say(&"the issuing CAs are installed; running relays take them over within a minute");
+        terminal::say(&match self.empty {
+            true => {
+                "the installation is made; `relay ca pin` prints what machines pin; next: start the relay"
+            }
+            false => "the issuing CAs are installed; running relays take them over within a minute",
+        });
         Ok(())
     }
 

@@ -91,7 +91,13 @@ fn ca() -> Command {
     let which = PossibleValuesParser::new(super::ca::ROTATABLE);
     let pin =
         Command::new("pin").about("Print the pin of the platform's root: what bcd is given as --ca-pin");
-    let rotate = Command::new("rotate").about("Rotate what is due, or one CA at once").arg(
+    let rotate = Command::new("rotate")
+        .about("Rotate what is due, or one CA at once")
+        .after_help(
+            "Exits with 1 if what is due, or named, can't be rotated here because its root's key is kept offline: then \
+             `relay ca requests`, the root's signature and `relay ca install` do it.",
+        )
+        .arg(
         Arg::new("which").value_name("CA").value_parser(which).help(
             "An issuing CA to replace now, or the root to announce a successor of [default: what is due]",
         ),

@@ -131,7 +131,16 @@ async fn offline_roots_sign_requests_and_never_come_near_the_relay() {
         relay(home.path(), &arguments)
     };
     assert_eq!(install("").code, Some(1), "nothing was signed");
+    assert_eq!(relay(home.path(), &["ca", "pin"]).code, Some(4), "there is no root yet");
     let installed = install(&signed);
     assert_eq!(installed.code, Some(0), "{installed}");
+    // Images can be made before the first start.
+    let pin = relay(home.path(), &["ca", "pin"]);
+    assert!(pin.code == Some(0) && pin.stdout.starts_with("sha256:"), "{pin}");
+    let rotated = relay(home.path(), &["ca", "rotate", "node"]);
+    assert!(rotated.code == Some(1) && rotated.stderr.contains("not rotated"), "{rotated}");
+    assert!(rotated.stderr.contains("relay ca requests --out DIR"), "{rotated}");
+    let before = pin.stdout;
     serves_and_admits(home.path(), &platform).await;
+    assert_eq!(relay(home.path(), &["ca", "pin"]).stdout, before);
 }
