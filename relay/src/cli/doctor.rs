@@ -69,7 +69,6 @@ fn files(settings: &Settings) -> Vec<Finding> {
     for path in secret_files(settings) {
         findings.extend(path.metadata().ok().and_then(|metadata| judge::secret_mode(&path, metadata.mode())));
     }
-    findings.push(judge::master_key_place(dir, &settings.master_key_file));
     findings.push(space(dir));
     findings.extend(running(dir));
     findings
@@ -126,6 +125,7 @@ async fn store(settings: &Settings, random: &Random, now: Timestamp) -> Vec<Find
             let text = format!("{place} is not there yet");
             return vec![
                 Finding::note("store", text, "`relay serve` makes it at its first start"),
+                judge::master_key_place(&settings.data_dir, &settings.master_key_file),
                 judge::first_trust_domain(settings.trust_domain_at(settings.listen)),
             ];
         }
@@ -158,6 +158,7 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
             let begins = settings.trust_domain_at(settings.listen);
             return vec![
                 Finding::note("store", text, "`relay serve` makes it at its first start"),
+                judge::master_key_place(&settings.data_dir, &settings.master_key_file),
                 judge::first_trust_domain(begins),
             ];
         }
@@ -175,6 +176,8 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
     };
     let mut findings = vec![
         Finding::good("master key", "it opens the store".to_owned()),
+        // Only of a key that is the right one: a lost one gives nothing away.
+        judge::master_key_place(&settings.data_dir, &settings.master_key_file),
         judge::trust_domain(settings.trust_domain.as_ref(), &installation.trust_domain),
     ];
     let records = installation.authorities;

@@ -188,6 +188,11 @@ fn the_doctor_finds_what_is_wrong_and_the_pin_stays() {
     let sick = running.command(&["doctor"]);
     assert_eq!(sick.code, Some(1), "{sick}");
     assert!(sick.stdout.contains("chmod 600"), "{sick}");
+    fs::rename(&key, home.path().join("kept.key")).unwrap();
+    let lost = running.command(&["doctor"]);
+    let said: Vec<&str> = lost.stdout.lines().filter(|line| line.contains(" master key: ")).collect();
+    assert!(said.len() == 1 && said[0].starts_with("WRONG"), "one truth about a key that is gone: {lost}");
+    assert_eq!(lost.code, Some(1), "{lost}");
 }
 
 #[test]

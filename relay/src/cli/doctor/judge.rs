@@ -183,12 +183,13 @@ pub(super) fn secret_mode(path: &Path, mode: u32) -> Option<Finding> {
 pub(super) fn master_key_place(data_dir: &Path, master_key: &Path) -> Finding {
     let shown = master_key.display();
     if master_key.starts_with(data_dir) {
-        let text =
-            format!("{shown} lies in the data folder: a copy of that folder opens the store's secrets");
+        let text = format!(
+            "its place, {shown}, is in the data folder: a copy of that folder opens the store's secrets"
+        );
         let remedy = "keep it elsewhere by --master-key-file, or as the systemd credential relay.master-key (the default suits a first try)";
         return Finding::warn("master key", text, remedy);
     }
-    Finding::good("master key", format!("{shown}, apart from the data folder"))
+    Finding::good("master key", format!("its place is {shown}, apart from the data folder"))
 }
 
 pub(super) fn space(free_bytes: u64) -> Finding {
