@@ -37,6 +37,34 @@ fn every_setting_is_named() {
     assert!(!says("no_such_setting"));
 }
 
+/// The members of a JSON object, by path.
+fn flat(value: &serde_json::Value, path: &str, into: &mut BTreeSet<(String, String)>) {
+    match value.as_object() {
+        Some(members) => {
+            for (name, value) in members {
+                flat(value, &format!("{path}{}{name}", if path.is_empty() { "" } else { "." }), into);
+            }
+        }
+        None => {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            into.insert((path.to_owned(), text));
+        }
+    }
+}
+
+#[test]
+fn a_pools_policy_is_what_a_new_one_has() {
+    let mut policy = BTreeSet::new();
+    flat(&serde_json::to_value(shared::api::pools::Policy::default()).unwrap(), "", &mut policy);
+    let readme = readme();
+    let rows = section(&readme, "Pool policy").lines().filter_map(|line| line.strip_prefix("| `"));
+    let told = rows.filter_map(|row| {
+        let (path, rest) = row.split_once("` | `")?;
+        Some((path.to_owned(), rest.split_once('`')?.0.to_owned()))
+    });
+    assert_eq!(told.collect::<BTreeSet<_>>(), policy);
+}
+
 #[test]
 fn the_exit_codes_are_those_of_bcd() {
     use bcd::failure::Exit::{

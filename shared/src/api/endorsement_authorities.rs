@@ -24,7 +24,8 @@ pub const ADD: Op<AddEndorsementAuthority, EndorsementAuthorityAnswer> = Op::mut
     "compute.endorsementAuthorities.add",
     Access::May(Action::EndorsementAuthoritiesAdd, Scope::Site),
     Phase::V0_1,
-    "Add CAs of TPM manufacturers to a pool; decided by the site's owner.",
+    "Add CAs of TPM manufacturers to a pool; they admit machines only where its policy says so (tpm.authorityAdmits). \
+     Decided by the site's owner.",
 );
 /// Lists the bundles.
 pub const LIST: Op<ListEndorsementAuthorities, EndorsementAuthorityList> = Op::read(

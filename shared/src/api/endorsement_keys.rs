@@ -17,7 +17,8 @@ pub const ADD: Op<AddEndorsementKey, EndorsementKeyAnswer> = Op::mutation(
     "compute.endorsementKeys.add",
     Access::May(Action::EndorsementKeysAdd, Scope::Site),
     Phase::V0_1,
-    "Let a pool admit an endorsement key, also of machines that wait; decided by the site's owner.",
+    "Let a pool admit an endorsement key, also of machines that wait; where its policy asks the inventory (attestors.discovery), \
+     the machine must be in there besides. Decided by the site's owner.",
 );
 /// Lists the keys.
 pub const LIST: Op<ListEndorsementKeys, EndorsementKeyList> = Op::read(

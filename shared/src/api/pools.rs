@@ -294,28 +294,30 @@ pub struct KubernetesPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PolicyPatch {
-    /// Which attestors judge.
+    /// Who judges a join beside its token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attestors: Option<AttestorsPatch>,
-    /// What a vendor's default value does.
+    /// What a UUID or serial number that a vendor left at its default does: with `defer`, as in a new pool, the machine waits
+    /// for a person; `allowUnique` admits it if the other of the two is usable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placeholders: Option<PlaceholderPolicy>,
     /// What TPM evidence does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpm: Option<TpmPolicyPatch>,
-    /// What a proven endorsement key that is on no list does.
+    /// What a proved endorsement key that is on no list of the pool does: with `defer`, as in a new pool, the machine waits
+    /// for a person; `accept` admits it and records the key. (The pool `default` begins with `accept`.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_endorsement_keys: Option<UnknownKeys>,
     /// What is known of a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<KubernetesPatch>,
-    /// The lifetime of certificates, in seconds.
+    /// The lifetime of certificates, in seconds; in a new pool 86400, a day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_ttl_seconds: Option<CertificateTtl>,
-    /// How long an expired certificate still renews, in seconds.
+    /// How long a certificate that has ended can still be renewed, in seconds; in a new pool 604800, seven days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_grace_seconds: Option<RenewGrace>,
-    /// How long a join request waits, in seconds.
+    /// How long a join waits for a person before its request ends, in seconds; in a new pool 604800, seven days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join_request_ttl_seconds: Option<JoinRequestTtl>,
 }
@@ -324,10 +326,12 @@ pub struct PolicyPatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AttestorsPatch {
-    /// The pool's inventory.
+    /// Whether the pool's inventory judges: with `defer` a machine that is not in it waits for a person, also one whose
+    /// endorsement key is listed; with `off`, as in a new pool, it is not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryMode>,
-    /// The TPM.
+    /// Whether the TPM judges: with `optional`, as in a new pool, one that is offered is proved and a machine without one goes
+    /// on; `required` refuses a machine without one; with `off` none is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tpm: Option<TpmMode>,
 }
@@ -336,7 +340,8 @@ pub struct AttestorsPatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TpmPolicyPatch {
-    /// Whether a certificate of an endorsement authority admits by itself.
+    /// Whether an endorsement key that one of the pool's endorsement authorities certifies admits its machine, listed or not;
+    /// `false` in a new pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority_admits: Option<bool>,
 }
@@ -345,7 +350,8 @@ pub struct TpmPolicyPatch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KubernetesPatch {
-    /// Whether the platform runs the cluster.
+    /// Whether the platform runs the Kubernetes cluster of these machines, so that they are trusted as `platform`; `false` in a
+    /// new pool, and it counts only where the platform owns the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform_operated: Option<bool>,
 }
