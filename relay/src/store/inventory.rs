@@ -24,8 +24,8 @@ const PUT: &str = "INSERT INTO inventory (pool_id, entry_id, product_uuid, seria
     updated_by = excluded.updated_by";
 const REMOVE: &str = "DELETE FROM inventory WHERE pool_id = $1 AND entry_id = $2";
 // $3 to $6 are the endorsement key, the product UUID in both byte orders and the serial number, $7 to $70 are GPUs, $71 to
-// $134 are MACs: each may be the anchor. With a list of values instead of the join, SQLite
-// would read all entries of the pool.
+// $134 are MACs: each may be the anchor. One parameter for each, since the two databases have no way in common to take a list
+// as one. With a list of values instead of the join, SQLite would read all entries of the pool.
 const MATCHING: &str = "SELECT i.entry_id, i.product_uuid, i.serial, i.mac, i.gpu_uuid, i.ek_sha256, i.updated_at, \
     i.updated_by FROM (VALUES \
     ('ekSha256', $3), ('productUuid', $4), ('productUuid', $5), ('serial', $6), ('gpuUuid', $7), \
