@@ -226,6 +226,24 @@ impl Dialect {
         }
     }
 
+    /// What a transaction runs before it makes a table that may be there: that this one is, is nothing to log.
+    pub(super) fn quietly(self) -> &'static [&'static str] {
+        match self {
+            Self::Sqlite => &[],
+            Self::Postgres => &["SET LOCAL client_min_messages = warning"],
+        }
+    }
+
+    /// The time by the database's clock, in milliseconds since 1970, at the moment of the statement.
+    pub(super) fn time(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SELECT CAST(ROUND(unixepoch('subsec') * 1000) AS BIGINT) AS now",
+            Self::Postgres => {
+                "SELECT CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT) AS now"
+            }
+        }
+    }
+
     /// What a transaction runs first so that it is the only one that migrates.
     pub(super) fn migration_lock(self) -> &'static [&'static str] {
         match self {

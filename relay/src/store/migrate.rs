@@ -36,6 +36,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/0004_request_incumbents.sql"),
     },
     Migration { version: 5, name: "0005_vouched", sql: include_str!("../../migrations/0005_vouched.sql") },
+    Migration { version: 6, name: "0006_leases", sql: include_str!("../../migrations/0006_leases.sql") },
 ];
 
 /// What a migration did.
@@ -74,6 +75,9 @@ pub(super) async fn pending(store: &Store, migrations: &[Migration]) -> Result<A
 
 async fn read(tx: &mut Tx<'_>, known: i64) -> Result<i64, StoreError> {
     lock(tx).await?;
+    for statement in tx.dialect().quietly() {
+        tx.execute(statement, &[]).await?;
+    }
     tx.execute(CREATE_TABLE, &[]).await?;
     found(tx, known).await
 }

@@ -21,6 +21,7 @@ pub mod identities;
 pub mod inventory;
 pub mod join_requests;
 pub mod join_tokens;
+pub mod leases;
 pub mod meta;
 mod migrate;
 pub mod node_conditions;
@@ -73,6 +74,7 @@ const FAMILIES: &[&[&str]] = &[
     inventory::STATEMENTS,
     join_requests::STATEMENTS,
     join_tokens::STATEMENTS,
+    leases::STATEMENTS,
     meta::STATEMENTS,
     migrate::STATEMENTS,
     node_conditions::STATEMENTS,

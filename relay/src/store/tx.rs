@@ -8,6 +8,7 @@ use super::{
     error::{Fault, StoreError},
     value::{Row, Value},
 };
+use shared::time::Timestamp;
 use sqlx::{Any, AnyConnection, AssertSqlSafe, SqlSafeStr, any::AnyArguments, query::Query};
 
 /// A transaction. Made by [`Store::transact`](super::Store::transact) and [`Store::read`](super::Store::read) only, and
@@ -95,6 +96,14 @@ impl<'c> Tx<'c> {
         args: &[Value<'_>],
     ) -> Result<Vec<Row>, StoreError> {
         self.all(self.dialect.locking(select), args).await
+    }
+
+    /// The time by the database's clock: for what several relays must agree on.
+    ///
+    /// # Errors
+    /// As [`Tx::execute`].
+    pub async fn database_time(&mut self) -> Result<Timestamp, StoreError> {
+        self.fetch_one(self.dialect.time(), &[]).await?.time("now")
     }
 
     /// Runs a statement of a migration, once.
