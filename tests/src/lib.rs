@@ -7,6 +7,7 @@
 
 mod bcd;
 pub mod client;
+mod cluster;
 mod database;
 pub mod load;
 mod local;
@@ -22,6 +23,7 @@ mod wire;
 pub use self::{
     bcd::{Bcd, BcdProcess},
     client::{post, try_post},
+    cluster::{Asked, Cluster, FakeCluster},
     database::{Database, Kind},
     local::{LocalRelay, Machine, unique},
     machine::FakeMachine,

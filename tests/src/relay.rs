@@ -24,6 +24,7 @@ pub struct RelayProcess {
     data_dir: PathBuf,
     address: String,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     client: Client,
 }
 
@@ -44,27 +45,42 @@ impl RelayProcess {
     /// It does not come up; the panic shows its log.
     #[must_use]
     pub fn start(home: &Path, database: Option<&Database>, arguments: &[&str]) -> Self {
+        Self::start_in(home, database, arguments, &[])
+    }
+
+    /// As [`RelayProcess::start`], with these variables in its environment.
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub fn start_in(
+        home: &Path,
+        database: Option<&Database>,
+        arguments: &[&str],
+        environment: &[(String, String)],
+    ) -> Self {
         let mut all: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         if let Some(database) = database {
             all.extend(["--database-url".to_owned(), database.url().to_owned()]);
         }
-        Self::listen(home, "127.0.0.1:0", all)
+        Self::listen(home, "127.0.0.1:0", all, environment.to_vec())
     }
 
-    fn listen(home: &Path, listen: &str, arguments: Vec<String>) -> Self {
+    fn listen(home: &Path, listen: &str, arguments: Vec<String>, environment: Vec<(String, String)>) -> Self {
         let data_dir = home.join("relay");
         let told = data_dir.join("listen");
         // What an earlier process said would be taken for this one's word.
         drop(fs::remove_file(&told));
         let mut command = program("relay");
         command.arg("serve").arg("--data-dir").arg(&data_dir).args(["--listen", listen]).args(&arguments);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut running = Running::start(command, &home.join("relay.log"));
         let address = running.wait_for("address in DIR/listen", || {
             let text = fs::read_to_string(&told).ok()?;
             Some(text.trim().to_owned()).filter(|text| !text.is_empty())
         });
         let client = client(&data_dir.join("trust-bundle.pem"), &Clock::system(), None);
-        Self { running, data_dir, address, arguments, client }
+        Self { running, data_dir, address, arguments, environment, client }
     }
 
     /// Starts it again where it was, on the same port; it may have ended before.
@@ -73,9 +89,9 @@ impl RelayProcess {
     /// It does not come up.
     #[must_use]
     pub fn restart(self) -> Self {
-        let Self { running, data_dir, address, arguments, .. } = self;
+        let Self { running, data_dir, address, arguments, environment, .. } = self;
         running.kill9();
-        Self::listen(data_dir.parent().unwrap_or(&data_dir), &address, arguments)
+        Self::listen(data_dir.parent().unwrap_or(&data_dir), &address, arguments, environment)
     }
 
     /// `https://127.0.0.1:PORT`.
@@ -134,6 +150,7 @@ impl RelayProcess {
     pub fn command(&self, arguments: &[&str]) -> Finished {
         let mut command = program("relay");
         command.args(arguments).arg("--data-dir").arg(&self.data_dir).args(&self.arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         finish(command)
     }
 

@@ -1,13 +1,22 @@
 //! The bootstrap credentials: an admin EDITOR and an admin VIEWER in files of mode 0600, for emergencies and
 //! automation. They work whatever else is down, and whoever reads the files is platform admin.
 //!
-//! A relay writes a pair at every start and every 8 hours; each lives 16 hours, so there is no gap.
+//! A relay writes a pair of its own at every start and every 8 hours; each lives 16 hours, so there is no gap. In a
+//! Kubernetes cluster there may be one more, which all relays of the store share (`secret`). The files are written there
+//! too: commands inside of the pod find their credential by them, and who gets at them has the master key as well.
+
+pub mod secret;
 
 use super::{
     Grant, Principal,
     tokens::{self, Purpose},
 };
-use crate::{context::Context, fault::Fault, files};
+use crate::{
+    context::Context,
+    fault::Fault,
+    files,
+    store::{StoreError, Tx},
+};
 use shared::{api::access::AdminRole, id::TokenId, secret::Secret};
 use std::path::Path;
 
@@ -16,7 +25,7 @@ pub const RENEW_SECONDS: u64 = 8 * 3600;
 /// How long a credential of a pair lives, in seconds.
 pub const LIFETIME_SECONDS: i64 = 16 * 3600;
 
-/// The two credentials: file, subject, role.
+/// The two credentials: file or key of the Secret, subject, role.
 const PAIR: [(&str, &str, AdminRole); 2] = [
     ("admin_editor_token", "bootstrap-admin-editor", AdminRole::Editor),
     ("admin_viewer_token", "bootstrap-admin-viewer", AdminRole::Viewer),
@@ -27,33 +36,34 @@ const PAIR: [(&str, &str, AdminRole); 2] = [
 /// # Errors
 /// The store's, or the files can't be written.
 pub async fn renew(relay: &Context, directory: &Path) -> Result<(), Fault> {
-    let made = relay.store.transact("bootstrap", relay, |tx, relay| {
-        Box::pin(async move {
-            let now = relay.clock.now();
-            let mut pair: Vec<(&str, Secret)> = Vec::new();
-            for (file, subject, role) in PAIR {
-                let principal = Principal {
-                    subject: subject.to_owned(),
-                    tenant_id: relay.provider_tenant.clone(),
-                    token_id: TokenId::draw(now, relay.random.bytes()),
-                    grants: vec![Grant::Admin { role }],
-                };
-                let purpose = Purpose {
-                    principal: &principal,
-                    description: "bootstrap admin credential",
-                    created_by: &relay.provider_tenant,
-                    lifetime_seconds: LIFETIME_SECONDS,
-                };
-                pair.push((file, tokens::issue(tx, &relay.random, &purpose, now).await?));
-            }
-            Ok::<_, Fault>(pair)
-        })
-    });
-    let pair = made.await?;
+    let made = relay.store.transact("bootstrap", relay, |tx, relay| Box::pin(mint(tx, relay)));
+    let pair = made.await.map_err(Fault::Store)?;
     files::directory(directory).map_err(Fault::internal("making the bootstrap directory"))?;
     for (file, secret) in pair {
         files::write(&directory.join(file), secret.expose().as_bytes(), files::SECRET)
             .map_err(Fault::internal("writing a bootstrap credential"))?;
     }
     Ok(())
+}
+
+/// Makes a pair: each credential and the name of its place.
+async fn mint(tx: &mut Tx<'_>, relay: &Context) -> Result<Vec<(&'static str, Secret)>, StoreError> {
+    let now = relay.clock.now();
+    let mut pair = Vec::new();
+    for (place, subject, role) in PAIR {
+        let principal = Principal {
+            subject: subject.to_owned(),
+            tenant_id: relay.provider_tenant.clone(),
+            token_id: TokenId::draw(now, relay.random.bytes()),
+            grants: vec![Grant::Admin { role }],
+        };
+        let purpose = Purpose {
+            principal: &principal,
+            description: "bootstrap admin credential",
+            created_by: &relay.provider_tenant,
+            lifetime_seconds: LIFETIME_SECONDS,
+        };
+        pair.push((place, tokens::issue(tx, &relay.random, &purpose, now).await?));
+    }
+    Ok(pair)
 }

@@ -1,15 +1,12 @@
 //! One call of a method over HTTPS: bounded in time and size, redirected nowhere, its refusal read as a problem.
 
 use super::target::Target;
+use crate::trusting::{TrustError, trusting};
 use reqwest::{Client, Response, header, redirect};
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
+use rustls::crypto::aws_lc_rs;
 use serde_json::Value;
 use shared::{problem::Problem, secret::Secret};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,6 +63,15 @@ pub(super) enum CallError {
     },
 }
 
+impl From<TrustError> for CallError {
+    fn from(error: TrustError) -> Self {
+        match error {
+            TrustError::NoCertificates => Self::Ca,
+            TrustError::SetUp(why) => Self::SetUp(why),
+        }
+    }
+}
+
 impl Relay {
     /// Gets ready to ask; connects at the first call.
     ///
@@ -81,7 +87,7 @@ impl Relay {
             .https_only(true)
             .user_agent(concat!("relay-cli/", env!("CARGO_PKG_VERSION")));
         builder = match &target.ca_pem {
-            Some(pem) => builder.tls_backend_preconfigured(tls(pem)?),
+            Some(pem) => builder.tls_backend_preconfigured(trusting(pem.as_bytes())?),
             None => {
                 // reqwest asks the process for its provider when it verifies by the system's CAs. An earlier one is
                 // the same one.
@@ -147,23 +153,6 @@ impl Relay {
         });
         if untrusted { CallError::Untrusted { relay, why } } else { CallError::Transport { relay, why } }
     }
-}
-
-/// Trust in the given certificates and no others.
-fn tls(pem: &str) -> Result<ClientConfig, CallError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|_| CallError::Ca)?;
-        roots.add(certificate).map_err(|_| CallError::Ca)?;
-    }
-    if roots.is_empty() {
-        return Err(CallError::Ca);
-    }
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| CallError::SetUp(error.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 fn is_problem(response: &Response) -> bool {

@@ -52,6 +52,20 @@ pub(super) const MASTER_KEY_FILE: Key = text(
     "FILE",
     "The key that seals secrets at rest [default: the systemd credential relay.master-key if there is one, else DATA_DIR/master.key]",
 );
+/// The Secret of the bootstrap credentials.
+pub(super) const BOOTSTRAP_SECRET: Key = text(
+    "bootstrap_secret",
+    "NAME",
+    "In a Kubernetes cluster: the Secret, in the pod's namespace, that one pair of admin credentials of all relays of the \
+     store is written to as well [default: none]",
+);
+/// The pod's service account.
+pub(super) const SERVICE_ACCOUNT_DIR: Key = text(
+    "service_account_dir",
+    "DIR",
+    "The folder with token, ca.crt and namespace of the pod's service account, for bootstrap_secret [default: \
+     /var/run/secrets/kubernetes.io/serviceaccount]",
+);
 /// The SPIFFE trust domain.
 pub(super) const TRUST_DOMAIN: Key = text(
     "trust_domain",
@@ -100,6 +114,8 @@ pub const KEYS: &[Key] = &[
     URL,
     DATABASE_URL,
     MASTER_KEY_FILE,
+    BOOTSTRAP_SECRET,
+    SERVICE_ACCOUNT_DIR,
     TRUST_DOMAIN,
     METRICS_LISTEN,
     LIMIT_TOKEN,

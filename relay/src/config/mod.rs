@@ -2,6 +2,7 @@
 //! environment < flags), and [`Settings`], which can't be wrong. Nothing here opens the store or the network, and
 //! nothing changes after the start.
 
+mod cluster;
 mod database;
 mod error;
 mod keys;
@@ -10,6 +11,7 @@ mod merge;
 mod tests;
 mod values;
 
+pub use cluster::ClusterSecret;
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::{ConfigError, Origin};
 pub use keys::{Form, KEYS, Key};
@@ -58,6 +60,8 @@ pub struct Settings {
     pub master_key_file: PathBuf,
     /// systemd's folder of credentials, where other file modes count.
     pub credentials_dir: Option<PathBuf>,
+    /// The Kubernetes Secret that the bootstrap credentials are written to as well.
+    pub bootstrap_secret: Option<ClusterSecret>,
     /// The trust domain, if it was told.
     pub trust_domain: Option<TrustDomain>,
     /// Where metrics are served.
@@ -112,6 +116,7 @@ impl Settings {
                 .unwrap_or_else(|| DatabaseUrl::in_folder(&data_dir)),
             master_key_file,
             credentials_dir,
+            bootstrap_secret: bootstrap_secret(&merged, sources.env)?,
             trust_domain: parsed(&merged, &keys::TRUST_DOMAIN, as_is)?,
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
             limits: limits(&merged)?,
@@ -136,6 +141,15 @@ impl Settings {
             None => self.url_at(listening).trust_domain(),
         }
     }
+}
+
+fn bootstrap_secret(
+    merged: &Merged,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<ClusterSecret>, ConfigError> {
+    let account = parsed(merged, &keys::SERVICE_ACCOUNT_DIR, folder)?
+        .unwrap_or_else(|| PathBuf::from(cluster::SERVICE_ACCOUNT));
+    parsed(merged, &keys::BOOTSTRAP_SECRET, |name| ClusterSecret::read(name, env, &account))
 }
 
 fn log_settings(merged: &Merged) -> Result<LogSettings, ConfigError> {

@@ -87,6 +87,10 @@ pub(super) fn start(
             async move { bootstrap::renew(&relay, &directory).await }
         },
     ));
+    if let Some(place) = settings.bootstrap_secret.clone() {
+        let relay = app.relay.clone();
+        tasks.spawn(async move { bootstrap::secret::keep(&relay, &place).await });
+    }
     tasks.spawn(show_metrics(app.relay.clone(), settings.metrics_listen));
     tasks
 }

@@ -66,8 +66,7 @@ pub async fn take(tx: &mut Tx<'_>, name: &str, holder: &str, seconds: u32) -> Re
 /// The store's.
 pub async fn renew(tx: &mut Tx<'_>, lease: &Lease, seconds: u32) -> Result<bool, StoreError> {
     let until = tx.database_time().await?.plus_seconds(seconds.into());
-    let row =
-        [lease.name.as_str().into(), lease.holder.as_str().into(), lease.fence.into(), until.into()];
+    let row = [lease.name.as_str().into(), lease.holder.as_str().into(), lease.fence.into(), until.into()];
     Ok(tx.execute(EXTEND, &row).await? == 1)
 }
 
@@ -130,7 +129,9 @@ mod tests {
             let first = ours(taken(&store, "one", 60).await);
             assert_eq!(first.fence, 1);
             for holder in ["one", "other"] {
-                let Taken::Held(left) = taken(&store, holder, 60).await else { panic!("{holder} has it too") };
+                let Taken::Held(left) = taken(&store, holder, 60).await else {
+                    panic!("{holder} has it too")
+                };
                 assert!(left <= Duration::from_secs(60) && left > Duration::from_secs(30), "{left:?}");
             }
             assert!(renewed(&store, &first, 3600).await);

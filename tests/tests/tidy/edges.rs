@@ -38,6 +38,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("call", Layer::Flow),
     ("context", Layer::Flow),
     ("first_start", Layer::Flow),
+    ("kubernetes", Layer::Flow),
     ("metrics", Layer::Flow),
     ("join", Layer::Flow),
     ("rotation", Layer::Flow),
@@ -63,6 +64,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("metal::machine", Layer::Rules),
     ("random", Layer::Rules),
     ("seal", Layer::Rules),
+    ("trusting", Layer::Rules),
 ];
 
 /// What touches the network, a runtime or a database.
