@@ -65,12 +65,14 @@ VALUES = {
             "database": {"sqlite": {"size": "1Gi", "storageClassName": "fast"}},
             "service": {"type": "LoadBalancer", "port": 443, "annotations": {"a": "b"}, "externalTrafficPolicy": "Local"},
             "metrics": {"enabled": True, "from": PEERS},
+            "adminSecret": {"name": "relay-admin"},
             "limits": {"perTokenPerMinute": 1, "perIpPerMinute": 2, "healthPerMinute": 3, "joinPerIpPerMinute": 1000000,
                        "joinInFlight": 5},
         }),
         "all-postgres": merge(RELAY, POSTGRES, PLACING, {
             "image": {"digest": "sha256:" + "ef" * 32}, "replicas": 5,
-            "networkPolicy": {"from": PEERS, "databaseTo": PEERS}, "metrics": {"enabled": True},
+            "networkPolicy": {"from": PEERS, "databaseTo": PEERS, "apiServerTo": PEERS, "apiServerPorts": [6443]},
+            "metrics": {"enabled": True}, "adminSecret": {"name": "relay-admin"},
             "podDisruptionBudget": {"maxUnavailable": "25%"},
         }),
         "bare": merge(RELAY, {"networkPolicy": {"enabled": False}, "podDisruptionBudget": {"enabled": False}}),
@@ -104,6 +106,8 @@ REFUSED = {
         (merge(RELAY, {"limits": {"joinInFlight": 0}}), "joinInFlight"),
         (merge(RELAY, {"service": {"type": "ExternalName"}}), "type"),
         (merge(RELAY, {"masterkey": {}}), "masterkey"),
+        (merge(RELAY, {"adminSecret": {"name": "Relay_Admin"}}), "name"),
+        (merge(RELAY, {"networkPolicy": {"apiServerPorts": []}}), "apiServerPorts"),
     ],
 }
 
@@ -261,6 +265,8 @@ def relay():
         equal(workload["replicas"], {"StatefulSet": 1, "Deployment": 3}[kind], f"relay, {case}: replicas")
         pod = workload["template"]["spec"]
         equal(pod["automountServiceAccountToken"], False, f"relay, {case}: automountServiceAccountToken")
+        check("serviceAccountName" not in pod, f"relay, {case}: has a service account")
+        check("RELAY_BOOTSTRAP_SECRET" not in environment(pod["containers"][0]), f"relay, {case}: names a Secret")
         equal(pod["securityContext"], {
             "runAsNonRoot": True, "runAsUser": 10001, "runAsGroup": 10001, "fsGroup": 10001,
             "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"},
@@ -293,7 +299,39 @@ def relay():
     }, "relay: limits")
 
 
-for group in (lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay):
+def admin_secret():
+    for case, kind in (("all-sqlite", "StatefulSet"), ("all-postgres", "Deployment")):
+        found = documents("relay", VALUES["relay"][case])
+        equal(sorted(document["kind"] for document in found),
+              sorted([kind, "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount"]),
+              f"admin secret, {case}: kinds")
+        equal(one(found, "Role")["rules"], [{
+            "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["relay-admin"], "verbs": ["patch", "create"],
+        }], f"admin secret, {case}: rules")
+        pod = one(found, kind)["spec"]["template"]["spec"]
+        account = one(found, "ServiceAccount")
+        equal(account["automountServiceAccountToken"], False, f"admin secret, {case}: the account's own automount")
+        equal((pod["automountServiceAccountToken"], pod["serviceAccountName"]), (True, account["metadata"]["name"]),
+              f"admin secret, {case}: account")
+        equal(one(found, "RoleBinding")["subjects"],
+              [{"kind": "ServiceAccount", "name": account["metadata"]["name"], "namespace": "fleet"}],
+              f"admin secret, {case}: binding")
+        equal(one(found, "RoleBinding")["roleRef"]["name"], one(found, "Role")["metadata"]["name"],
+              f"admin secret, {case}: role")
+        equal(environment(pod["containers"][0])["RELAY_BOOTSTRAP_SECRET"], "relay-admin", f"admin secret, {case}: name")
+    try:
+        documents("relay", merge(RELAY, {"adminSecret": {"name": "relay-master-key"}}))
+        check(False, "admin secret: the relay may write the master key's Secret")
+    except helm_python.HelmError as error:
+        check("take a name of its own" in str(error), f"admin secret: the master key's Secret: {error}")
+    egress = one(documents("relay", VALUES["relay"]["all-sqlite"]), "NetworkPolicy")["spec"]["egress"]
+    tcp = [{"port": port, "protocol": "TCP"} for port in (443, 6443)]
+    equal(egress, [{"ports": tcp}], "admin secret: a relay on SQLite calls the cluster's API alone")
+    egress = one(documents("relay", VALUES["relay"]["all-postgres"]), "NetworkPolicy")["spec"]["egress"]
+    equal(egress[2:], [{"ports": tcp[1:], "to": PEERS}], "admin secret: beside names and the database")
+
+
+for group in (lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay, admin_secret):
     group()
 for failure in failures:
     print(f"FAILED: {failure}", file=sys.stderr)

@@ -33,8 +33,14 @@ metadata:
     {{- toYaml . | nindent 4 }}
   {{- end }}
 spec:
+  {{- if .Values.adminSecret.name }}
+  # Which may write the admin Secret, and nothing else.
+  serviceAccountName: {{ include "relay.name" . }}
+  automountServiceAccountToken: true
+  {{- else }}
   # It asks nothing of the cluster's API.
   automountServiceAccountToken: false
+  {{- end }}
   enableServiceLinks: false
   terminationGracePeriodSeconds: 60
   securityContext:
@@ -82,6 +88,10 @@ spec:
             secretKeyRef:
               name: {{ .Values.database.postgres.secretName }}
               key: {{ .Values.database.postgres.key }}
+        {{- end }}
+        {{- with .Values.adminSecret.name }}
+        - name: RELAY_BOOTSTRAP_SECRET
+          value: {{ . | quote }}
         {{- end }}
         {{- if .Values.metrics.enabled }}
         - name: RELAY_METRICS_LISTEN
