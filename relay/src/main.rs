@@ -55,7 +55,7 @@ fn serve(settings: Settings) -> Exit {
         Ok(()) => Exit::Ok,
         Err(error) => {
             tracing::error!(error = chain(&error), "the relay can't serve");
-            Exit::Refused
+            error.exit()
         }
     }
 }

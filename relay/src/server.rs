@@ -25,63 +25,16 @@ use std::{
     future::Future,
     io::{self, Write as _},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 use tokio::net::TcpListener;
 
+mod error;
 mod manager;
 mod upkeep;
 
-/// Why the relay can't serve. Each says what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// A file of the data directory.
-    #[error("{operation} {}: check that the relay's user may write there and that the disk is not full", path.display())]
-    File {
-        /// What was being done.
-        operation: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// Another relay runs on the data directory.
-    #[error("another relay runs on {}: stop it first, or take another --data-dir", path.display())]
-    Locked {
-        /// The data directory.
-        path: PathBuf,
-    },
-    /// The address is taken, or not this machine's.
-    #[error("listen on {address}: {}", listening(source))]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// Anything that says itself what to do.
-    #[error("{operation}")]
-    Start {
-        /// What was being done.
-        operation: &'static str,
-        /// Why not.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-}
-
-impl ServeError {
-    fn start<E: Into<Box<dyn std::error::Error + Send + Sync>>>(
-        operation: &'static str,
-    ) -> impl FnOnce(E) -> Self {
-        move |source| Self::Start { operation, source: source.into() }
-    }
-
-    fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::File { operation, path, source }
-    }
-}
+pub use error::ServeError;
 
 /// Serves until SIGTERM or SIGINT, then drains. Removes nothing of the data directory but `listen`.
 ///
@@ -200,20 +153,6 @@ impl Relay {
         }
         relay.store.close().await;
         Ok(())
-    }
-}
-
-/// What to do about an address that can't be listened on.
-fn listening(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::AddrInUse => "is another program listening there?",
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address; listen on one that it has, or on 0.0.0.0 or [::] with --url"
-        }
-        io::ErrorKind::PermissionDenied => {
-            "a port below 1024 needs root or CAP_NET_BIND_SERVICE; take another port"
-        }
-        _ => "is the address one of this machine's?",
     }
 }
 

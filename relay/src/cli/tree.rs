@@ -67,7 +67,12 @@ pub(super) fn command(verbs: &[Verb]) -> Command {
 fn fixed() -> Vec<Command> {
     let shells = PossibleValuesParser::new(["bash", "zsh", "fish"]);
     vec![
-        with_settings(Command::new("serve").about("Run the relay")),
+        with_settings(Command::new("serve").about("Run the relay").after_help(
+            "Exit codes: 0 it drained after SIGTERM or SIGINT; 1 no other start mends it (the master key, the trust \
+             domain, a store of a newer relay, a file that it may not use); 2 wrong settings; 75 it may pass (the \
+             database can't be reached, the address is taken, another relay runs on the data directory). The log says \
+             what to do.",
+        )),
         with_settings(Command::new("migrate").about("Bring the store's schema up to this version and end")),
         with_settings(
             Command::new("doctor")

@@ -71,7 +71,7 @@ pub struct Fault {
 
 impl Fault {
     /// A fault in our own words.
-    pub(super) fn new(text: impl Into<String>) -> Self {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), source: None }
     }
 

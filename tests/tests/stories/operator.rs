@@ -213,6 +213,57 @@ fn a_trust_domain_is_never_the_address_of_nobody_and_never_another() {
 }
 
 #[test]
+fn a_start_that_fails_says_whether_another_may_do() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    let begin = |data: &Path, more: &str| {
+        relay(&format!("serve --data-dir {} --metrics-listen 127.0.0.1:0 {more}", data.display()), &[])
+    };
+    let running = start(home.path());
+    let taken = running.url().replace("https://", "");
+    fs::write(at("other.key"), "ab".repeat(32)).unwrap();
+    fs::set_permissions(at("other.key"), fs::Permissions::from_mode(0o600)).unwrap();
+    for (data, more, code, said) in [
+        (running.data_dir().to_owned(), "--listen 127.0.0.1:0".to_owned(), 75, "another relay runs on"),
+        (at("a"), format!("--listen {taken}"), 75, "is another program listening there?"),
+        (
+            at("b"),
+            "--listen 127.0.0.1:0 --database-url postgres://relay@127.0.0.1:1/relay".to_owned(),
+            75,
+            "can't be reached",
+        ),
+        (at("c"), "--listen 0.0.0.0:0".to_owned(), 1, "--url https://HOST:PORT"),
+        (at("d"), "--listen 0.0.0.0".to_owned(), 2, "must be an IP address and a port"),
+        (at("e"), "--bootstrap-secret relay-admin".to_owned(), 2, "no Kubernetes cluster"),
+    ] {
+        let ended = begin(&data, &more);
+        assert!(ended.code == Some(code) && ended.stderr.contains(said), "{more}: {ended}");
+    }
+    let data = running.data_dir().to_owned();
+    assert_eq!(running.terminate(), Some(0));
+    let wrong = format!("--listen 127.0.0.1:0 --master-key-file {}", at("other.key").display());
+    for (more, said) in [
+        (wrong.as_str(), "sealed by master key"),
+        ("--listen 127.0.0.1:0 --master-key-file /nonexistent", "give the file that belongs to this store"),
+    ] {
+        let ended = begin(&data, more);
+        assert!(ended.code == Some(1) && ended.stderr.contains(said), "{more}: {ended}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_relay_is_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let running = start(home.path());
+    let data = running.data_dir().to_owned();
+    assert_eq!(running.terminate(), Some(0));
+    let database = tests::Database::file(&data.join("relay.db"));
+    database.number("INSERT INTO schema_version (version, name) VALUES (999, 'x') RETURNING version").await;
+    let ended = relay(&format!("serve --data-dir {} --listen 127.0.0.1:0", data.display()), &[]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("a relay at least as new"), "{ended}");
+}
+
+#[test]
 fn the_doctor_does_not_take_what_it_may_not_see_for_absent() {
     let home = tempfile::tempdir().unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
