@@ -156,7 +156,7 @@ async fn run(
     };
     let machine = matches!(call.caller, Caller::Peer(_)).then(|| call.clone());
     // A task of its own: a client that goes away does not stop a change half-way through its answer.
-    let running = app.clone();
+    let (running, input) = (app.clone(), body.clone());
     let task = tokio::spawn(async move {
         let _in_flight = in_flight;
         match running.registry.get(name) {
@@ -168,8 +168,8 @@ async fn run(
     if let Some(call) = machine {
         answer = of_machine(&call, answer).await;
     }
-    if answer.is_ok() {
-        record::changed(&method, &arrival.request_id, &caller);
+    if let Ok(answer) = &answer {
+        record::changed(&method, &arrival.request_id, &caller, &input, answer);
     }
     // A certificate or token that counts no more shows only in the store.
     if is(&answer, Code::Unauthenticated) {

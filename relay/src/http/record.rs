@@ -1,10 +1,11 @@
 //! The record of calls in the log: every change by an operator and every refusal that is final, each with its request
 //! id, so that the id that a person was shown leads to a line. Never a body, a detail, a credential or a name of a
-//! caller who did not prove it.
+//! caller who did not prove it. Of a change's input only the names of what it is about ([`Named`]) are read.
 //!
 //! What is told to wait (429, 503) is no news, and faults of ours are logged where they become a problem.
 
 use crate::call::Caller;
+use serde::{Deserialize, Serialize};
 use shared::{
     api::{Kind, Method},
     problem::{Code, Problem},
@@ -64,12 +65,63 @@ impl Refusals {
     }
 }
 
-/// Records a change that somebody made by an API credential.
-pub(super) fn changed(method: &Method, request_id: &str, caller: &Caller) {
+/// What a change is about: the names in its input. No other member is even read, as it may be a secret.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Named {
+    tenant_id: Option<String>,
+    project_id: Option<String>,
+    site_id: Option<String>,
+    owner_tenant_id: Option<String>,
+    pool_id: Option<String>,
+    token_id: Option<String>,
+    join_request_id: Option<String>,
+    node_id: Option<String>,
+    entry_id: Option<String>,
+    ek_sha256: Option<String>,
+    authority_id: Option<String>,
+    name: Option<String>,
+}
+
+/// What the relay named: the members of an answer that hold a thing whose id was drawn.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Drawn {
+    join_token: Option<Made>,
+    endorsement_authority: Option<Made>,
+}
+
+#[derive(Deserialize)]
+struct Made {
+    id: String,
+}
+
+/// Records a change that somebody made by an API credential. `input` and `answer` are its bodies.
+pub(super) fn changed(method: &Method, request_id: &str, caller: &Caller, input: &[u8], answer: &[u8]) {
     if let (Kind::Mutation, Caller::Credential(principal)) = (method.kind, caller) {
-        let method = method.name;
-        tracing::info!(method, request_id, actor = principal.subject, "changed");
+        let (method, resource) = (method.name, resource(input, answer));
+        tracing::info!(method, resource, request_id, actor = principal.subject, "changed");
     }
+}
+
+/// What a call was about, as `tenantId=acme poolId=default nodeId=nd_…`; names have no spaces.
+fn resource(input: &[u8], answer: &[u8]) -> String {
+    let named: Named = serde_json::from_slice(input).unwrap_or_default();
+    let drawn: Drawn = serde_json::from_slice(answer).unwrap_or_default();
+    let named = serde_json::to_value(named).unwrap_or_default();
+    let mut words: Vec<String> = named
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter_map(|(word, name)| Some(format!("{word}={}", name.as_str()?)))
+        .collect();
+    words.extend(
+        [drawn.join_token, drawn.endorsement_authority]
+            .into_iter()
+            .flatten()
+            .map(|made| format!("id={}", made.id)),
+    );
+    words.join(" ")
 }
 
 fn reason_word(reason: shared::problem::Reason) -> String {
@@ -84,12 +136,46 @@ fn is_final(problem: &Problem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::registry::Registry;
+    use std::collections::BTreeSet;
 
     #[test]
     fn what_waits_or_is_logged_elsewhere_is_no_refusal() {
         let finals = Code::ALL.into_iter().filter(|code| is_final(&Problem::new(*code, "x"))).count();
         assert_eq!(finals, Code::ALL.len() - 3);
         assert_eq!(reason_word(shared::problem::Reason::TokenExhausted), "tokenExhausted");
+    }
+
+    #[test]
+    fn every_name_in_a_changes_input_is_told() {
+        let registry = crate::api::registry().unwrap();
+        let mut told = 0;
+        for method in
+            registry.methods().filter(|method| method.kind == Kind::Mutation && method.for_operators())
+        {
+            let schema = Registry::input_schema(method);
+            let name = schema["root"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
+            let members = schema["$defs"][name]["properties"].as_object().unwrap();
+            let input: serde_json::Map<_, _> =
+                members.keys().map(|word| (word.clone(), format!("x-{word}").into())).collect();
+            let found = resource(serde_json::Value::from(input).to_string().as_bytes(), b"{}");
+            let found: BTreeSet<&str> = found.split(' ').collect();
+            let is_name =
+                |word: &&String| word.ends_with("Id") || ["name", "ekSha256"].contains(&word.as_str());
+            let expected: Vec<String> =
+                members.keys().filter(is_name).map(|word| format!("{word}=x-{word}")).collect();
+            assert_eq!(found, expected.iter().map(String::as_str).collect(), "{}", method.name);
+            told += 1;
+        }
+        assert!(told > 15, "{told}");
+    }
+
+    #[test]
+    fn an_id_that_was_drawn_is_told_and_no_secret() {
+        let input = br#"{"tenantId":"acme","poolId":"gpu-a","value":"hush","name":"key"}"#;
+        let answer = br#"{"joinToken":{"id":"jt_1","poolId":"x"},"token":"bcjt_1.hush"}"#;
+        assert_eq!(resource(input, answer), "tenantId=acme poolId=gpu-a name=key id=jt_1");
+        assert_eq!(resource(b"[", b"x"), "");
     }
 
     #[test]
