@@ -134,6 +134,8 @@ impl Relay {
         let relay = app.relay.clone();
         let directory = settings.data_dir.clone();
         publish(&relay, &directory).await?;
+        // Before anybody can ask: a gauge that is 0 at first would be an alarm.
+        upkeep::count(&relay).await.map_err(ServeError::start("counting the fleet"))?;
         let upkeep = upkeep::start(&settings, address, &app, &tls, dates);
         let listen = directory.join("listen");
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)

@@ -193,20 +193,7 @@ impl House {
             queue::expire(relay).await?;
             forget(relay).await?;
         }
-        let counted = relay.store.read("metrics", (), |tx, ()| {
-            Box::pin(async move {
-                let pending = join_requests::count_pending(tx).await?;
-                Ok::<_, Fault>((nodes::count_by_state(tx).await?, pending))
-            })
-        });
-        let (counts, pending) = counted.await?;
-        relay.metrics.set_pending_requests(pending);
-        for state in NodeState::ALL {
-            let count = counts.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
-            relay.metrics.set_nodes(state.as_str(), count);
-        }
-        relay.metrics.set_ca_not_after(relay.ca.load().not_after().map_or(0, Timestamp::seconds));
-        Ok(())
+        count(relay).await
     }
 
     /// Looks at the clocks, and says once what follows from a step.
@@ -254,6 +241,27 @@ impl House {
         *shown = Shown { cas, certificate: dates };
         Ok(())
     }
+}
+
+/// Counts what metrics tell of the fleet.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn count(relay: &Context) -> Result<(), Fault> {
+    relay.metrics.set_ca_not_after(relay.ca.load().not_after().map_or(0, Timestamp::seconds));
+    let counted = relay.store.read("metrics", (), |tx, ()| {
+        Box::pin(async move {
+            let pending = join_requests::count_pending(tx).await?;
+            Ok::<_, Fault>((nodes::count_by_state(tx).await?, pending))
+        })
+    });
+    let (counts, pending) = counted.await?;
+    relay.metrics.set_pending_requests(pending);
+    for state in NodeState::ALL {
+        let count = counts.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
+        relay.metrics.set_nodes(state.as_str(), count);
+    }
+    Ok(())
 }
 
 /// What is shown of the CAs: which there are, which of them sign, which roots are trusted.

@@ -159,3 +159,18 @@ async fn what_another_relay_rotated_is_taken_over_meanwhile() {
     world.keep().await;
     assert_eq!(world.cas().len(), before.len() + 1);
 }
+
+#[tokio::test]
+async fn a_relay_that_has_just_begun_tells_of_its_fleet() {
+    let home = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(Timestamp::from_seconds(1_780_000_000));
+    let relay = Relay::start(settings(home.path()), clock, Random::seeded(6)).await.unwrap();
+    let context = relay.context().clone();
+    relay.run(async {}).await.unwrap();
+    let told = context.metrics.render();
+    let gauge =
+        |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<i64>().ok());
+    assert!(gauge("relay_ca_not_after_seconds ").unwrap() > 1_780_000_000, "{told}");
+    assert_eq!(gauge("relay_join_requests_pending "), Some(0), "{told}");
+    assert_eq!(gauge("relay_nodes{state=\"live\"} "), Some(0), "{told}");
+}
