@@ -131,6 +131,7 @@ mod slow {
             "a removal keeps the state",
             "what is installed again is the same node",
             "a purge forgets it",
+            "without a url the relay is left down",
             "relay serves in its sandbox",
             "the relay's data is its user's",
             "the relay's user asks it",
