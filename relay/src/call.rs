@@ -1,8 +1,16 @@
 //! One call: who calls, from where, when, and the relay that is asked.
 
-use crate::{auth::Principal, ca::PeerCertificate, context::Context, fault::Fault};
+use crate::{
+    auth::{
+        Principal,
+        policy::{Resource, may},
+    },
+    ca::PeerCertificate,
+    context::Context,
+    fault::Fault,
+};
 use shared::{
-    api::Access,
+    api::{Access, access::Action},
     id::JoinTokenId,
     problem::{Code, Problem},
     time::Timestamp,
@@ -60,6 +68,15 @@ impl Call {
         }
     }
 
+    /// That the caller may do this to what is its own.
+    ///
+    /// # Errors
+    /// UNAUTHENTICATED if a machine calls; PERMISSION_DENIED if the token does not hold the action.
+    pub fn may_own(&self, action: Action) -> Result<(), Fault> {
+        let decision = may(&self.principal()?.powers, action, Resource::Own);
+        Ok(decision.require(action, "what is your own")?)
+    }
+
     /// The join token.
     ///
     /// # Errors
@@ -102,7 +119,7 @@ pub fn no_credential(access: Access) -> Problem {
             "No valid join token came with the request: there is none with this id and this secret. Copy it again, whole, \
              or mint another (relay join-tokens create)."
         }
-        Access::Any | Access::May(..) => {
+        Access::Any | Access::Own(_) | Access::May(..) => {
             "No valid API credential came with the request; show one that is current (a join token is none)."
         }
         Access::RenewingNode | Access::Node | Access::PlatformNode => return unauthenticated(),

@@ -1,6 +1,7 @@
 //! What every call can reach: the store, the CA, the keys, the clock. Made once, by `server`.
 
 use crate::{
+    auth::keys::SigningKeys,
     ca::Authority,
     clock::Clock,
     http::limits::Limits,
@@ -24,6 +25,8 @@ pub struct Context {
     pub ca: ArcSwap<Authority>,
     /// The master keys.
     pub keys: KeyRing,
+    /// The keys that sign tokens.
+    pub signing_keys: SigningKeys,
     /// Who may call how often.
     pub limits: Limits,
     /// What is counted.

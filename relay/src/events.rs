@@ -36,6 +36,12 @@ pub enum Kind {
     ProjectCreated,
     ProjectUpdated,
     ProjectDeleted,
+    MemberCreated,
+    MemberUpdated,
+    MemberDeleted,
+    TokenCreated,
+    TokenUpdated,
+    TokenDeleted,
 }
 
 impl Kind {
@@ -71,6 +77,12 @@ impl Kind {
             Self::ProjectCreated => "iam.project.created",
             Self::ProjectUpdated => "iam.project.updated",
             Self::ProjectDeleted => "iam.project.deleted",
+            Self::MemberCreated => "iam.member.created",
+            Self::MemberUpdated => "iam.member.updated",
+            Self::MemberDeleted => "iam.member.deleted",
+            Self::TokenCreated => "iam.token.created",
+            Self::TokenUpdated => "iam.token.updated",
+            Self::TokenDeleted => "iam.token.deleted",
         }
     }
 }

@@ -69,7 +69,12 @@ impl PoolFacts {
     /// Who has a say about it.
     #[must_use]
     pub fn owners(&self) -> PoolOwners<'_> {
-        PoolOwners { tenant: &self.tenant_id, project: &self.project_id, site_owner: &self.site_owner }
+        PoolOwners {
+            pool: &self.pool_id,
+            tenant: &self.tenant_id,
+            project: &self.project_id,
+            site_owner: &self.site_owner,
+        }
     }
 
     /// Whether the platform owns the pool, so that `platformOperated` counts.

@@ -2,7 +2,7 @@
 
 use crate::{
     api,
-    auth::bootstrap,
+    auth::{bootstrap, keys::SigningKeys},
     ca::Authority,
     clock::Clock,
     config::Settings,
@@ -100,6 +100,7 @@ impl Relay {
             random,
             ca: ArcSwap::from_pointee(authority),
             keys,
+            signing_keys: SigningKeys::default(),
             limits: Limits::new(&settings.limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),

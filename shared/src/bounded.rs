@@ -53,6 +53,11 @@ const WORDS: &[(&str, &str)] = &[
     (Sha256HexRule::PATTERN, "64 hexadecimal digits in lower case"),
     (LabelRule::PATTERN, "1 to 256 characters, none of them a control character"),
     (SecretNameRule::PATTERN, "1 to 128 letters, digits and . _ -, the first a letter or digit"),
+    (crate::api::tokens::IdOrAllRule::PATTERN, "an id, or * for all that the token's owner has"),
+    (
+        crate::api::subject::PATTERN,
+        "*, self, platform, tenant/ID, project/TENANT/ID, compute-pool/ID or site/ID",
+    ),
     (r"^[0-9A-Fa-f.:]{2,45}/[0-9]{1,3}$", "a network (such as 10.0.0.0/8 or fd00::/16)"),
 ];
 

@@ -51,6 +51,10 @@ kinds! {
     TokenId, Token, "tk_";
     /// An event, `ev_…`.
     EventId, Event, "ev_";
+    /// An invite, `inv_…`.
+    InviteId, Invite, "inv_";
+    /// A signing key of tokens, `sk_…`.
+    SigningKeyId, SigningKey, "sk_";
     /// A bundle of endorsement authorities, `ea_…`.
     EndorsementAuthorityId, EndorsementAuthority, "ea_";
 }

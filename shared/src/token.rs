@@ -18,8 +18,8 @@ pub const SECRET_BYTES: usize = 32;
 /// The longest bearer form: lead, id, dot, secret.
 pub const MAX_LENGTH: usize = 2 + 3 + 52 + 1 + 52;
 
-/// How credentials of people and services begin.
-const CREDENTIAL_LEAD: &str = "tk_";
+/// How what people and services show begins, and how many dots it has: an invite's secret, a JWT.
+const LEADS: [(&str, usize); 2] = [("inv_", 1), ("eyJ", 2)];
 /// What is shown for a text that looks like a secret.
 const HIDDEN: &str = "(a token, not shown)";
 
@@ -48,7 +48,8 @@ pub fn looks_like_token(text: &str) -> bool {
     first_token(text).is_some()
 }
 
-/// Where the first one begins: `bcjt_` anywhere with something behind it, `tk_` only where a word begins and a dot follows.
+/// Where the first one begins: `bcjt_` anywhere with something behind it, the others only where a word begins and its
+/// dots follow.
 fn first_token(text: &str) -> Option<usize> {
     let lower = text.to_ascii_lowercase();
     // How tokens begin is no secret, and what a message about a bad one has to say.
@@ -57,14 +58,16 @@ fn first_token(text: &str) -> Option<usize> {
         behind.chars().take_while(|c| is_of_token(*c)).any(|c| c.is_ascii_alphanumeric())
     };
     let join = lower.match_indices("bcjt_").find(has_more).map(|(at, _)| at);
-    let is_credential = |&(at, _): &(usize, &str)| {
-        let (before, from) = text.split_at(at);
-        let begins = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        let word = from.split(|c: char| !is_of_token(c)).next().unwrap_or_default();
-        begins && word.split_once('.').is_some_and(|(_, secret)| secret.len() >= 8)
-    };
-    let credential = text.match_indices(CREDENTIAL_LEAD).find(is_credential).map(|(at, _)| at);
-    join.into_iter().chain(credential).min()
+    let others = LEADS.iter().filter_map(|(lead, dots)| {
+        let is_one = |&(at, _): &(usize, &str)| {
+            let (before, from) = text.split_at(at);
+            let begins = !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+            let word = from.split(|c: char| !is_of_token(c)).next().unwrap_or_default();
+            begins && word.matches('.').count() >= *dots && word.len() >= 16
+        };
+        text.match_indices(lead).find(is_one).map(|(at, _)| at)
+    });
+    join.into_iter().chain(others).min()
 }
 
 fn is_of_token(c: char) -> bool {
@@ -192,7 +195,8 @@ mod tests {
             format!("/run/{bearer}/x {bearer}"),
             format!("\"{}\"", bearer.to_uppercase()),
             format!("--token-file={bearer}\n"),
-            format!("tk_01hzzzzzzzzzzzzzzzzzzzzzzz.{secret}"),
+            format!("inv_01hzzzzzzzzzzzzzzzzzzzzzzz.{secret}"),
+            format!("eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJ4In0.{secret}"),
         ] {
             let shown = without_tokens(&said);
             assert!(!shown.to_lowercase().contains(secret), "{shown}");
@@ -205,8 +209,10 @@ mod tests {
             "/run/join-token",
             "jt_01hzzzzzzzzzzzzzzzzzzzzzzz",
             "disk_1.img",
-            "tk_1.x",
-            "stk_a.bcdefghij",
+            "inv_1.x",
+            "tinv_a.bcdefghij",
+            "tk_01hzzzzzzzzzzzzzzzzzzzzzzz",
+            "eyJ.x.y",
             "bcjt_",
             "it begins with bcjt_. Then",
             &lead,

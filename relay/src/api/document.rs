@@ -142,7 +142,7 @@ fn security(access: Access) -> Value {
     match access {
         Access::JoinToken => json!([{"joinToken": []}]),
         Access::RenewingNode | Access::Node | Access::PlatformNode => json!([{"nodeCertificate": []}]),
-        Access::Any | Access::May(..) => json!([{"bearer": []}]),
+        Access::Any | Access::Own(_) | Access::May(..) => json!([{"bearer": []}]),
     }
 }
 

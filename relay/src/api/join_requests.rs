@@ -75,7 +75,7 @@ pub async fn get(call: Call, input: GetJoinRequest) -> Result<JoinRequestAnswer,
             // Who may not read all of the tenant is told of this pool's machines only.
             let tenant = Resource::Tenant { tenant: &pool.tenant_id };
             let whole =
-                may(&call.principal()?.grants, Action::JoinTokensRead, tenant) == policy::Decision::Allow;
+                may(&call.principal()?.powers, Action::JoinTokensRead, tenant) == policy::Decision::Allow;
             let within = (!whole).then_some(pool.pool_id.as_str());
             join_request.shared_with = identifiers::shared_with(tx, join_request.id.as_str(), within).await?;
             Ok::<_, Fault>(JoinRequestAnswer { join_request })

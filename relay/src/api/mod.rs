@@ -5,15 +5,18 @@ pub mod endorsement_authorities;
 pub mod endorsement_keys;
 pub mod idempotency;
 pub mod inventory;
+pub mod invites;
 pub mod join_requests;
 pub mod join_tokens;
 mod json;
+pub mod members;
 pub mod node;
 pub mod nodes;
 pub mod pools;
 pub mod projects;
 pub mod reference;
 pub mod registry;
+mod rights;
 pub mod schema;
 pub mod secrets;
 pub mod sites;
@@ -21,7 +24,10 @@ mod steps;
 pub mod tenants;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
+pub mod users;
 pub mod validate;
+pub mod whoami;
 
 use registry::Registry;
 use shared::api;
@@ -31,21 +37,19 @@ use shared::api;
 /// # Errors
 /// A fault of the table.
 pub fn registry() -> Result<Registry, String> {
-    Registry::default()
+    [node_plane, compute, iam, admin].into_iter().try_fold(Registry::default(), |registry, add| add(registry))
+}
+
+fn node_plane(registry: Registry) -> Result<Registry, String> {
+    registry
         .on(api::node::JOIN, node::join)?
         .on(api::node::RENEW, node::renew)?
         .on(api::node::HEARTBEAT, node::heartbeat)?
-        .on(api::node::SECRETS, node::secrets)?
-        .on(api::tenants::CREATE, tenants::create)?
-        .on(api::tenants::GET, tenants::get)?
-        .on(api::tenants::LIST, tenants::list)?
-        .on(api::tenants::UPDATE, tenants::update)?
-        .on(api::tenants::DELETE, tenants::delete)?
-        .on(api::projects::CREATE, projects::create)?
-        .on(api::projects::GET, projects::get)?
-        .on(api::projects::LIST, projects::list)?
-        .on(api::projects::UPDATE, projects::update)?
-        .on(api::projects::DELETE, projects::delete)?
+        .on(api::node::SECRETS, node::secrets)
+}
+
+fn compute(registry: Registry) -> Result<Registry, String> {
+    registry
         .on(api::sites::CREATE, sites::create)?
         .on(api::sites::GET, sites::get)?
         .on(api::sites::LIST, sites::list)?
@@ -81,4 +85,50 @@ pub fn registry() -> Result<Registry, String> {
         .on(api::secrets::PUT, secrets::put)?
         .on(api::secrets::LIST, secrets::list)?
         .on(api::secrets::REMOVE, secrets::remove)
+}
+
+fn iam(registry: Registry) -> Result<Registry, String> {
+    registry
+        .on(api::tenants::CREATE, tenants::create)?
+        .on(api::tenants::GET, tenants::get)?
+        .on(api::tenants::LIST, tenants::list)?
+        .on(api::tenants::UPDATE, tenants::update)?
+        .on(api::tenants::DELETE, tenants::delete)?
+        .on(api::projects::CREATE, projects::create)?
+        .on(api::projects::GET, projects::get)?
+        .on(api::projects::LIST, projects::list)?
+        .on(api::projects::UPDATE, projects::update)?
+        .on(api::projects::DELETE, projects::delete)?
+        .on(api::members::ADD, members::add)?
+        .on(api::members::LIST, members::list)?
+        .on(api::members::UPDATE, members::update)?
+        .on(api::members::REMOVE, members::remove)?
+        .on(api::members::LEAVE, members::leave)?
+        .on(api::invites::CREATE, invites::create)?
+        .on(api::invites::LIST, invites::list)?
+        .on(api::invites::DELETE, invites::delete)?
+        .on(api::invites::ACCEPT, invites::accept)?
+        .on(api::tokens::CREATE, tokens::create)?
+        .on(api::tokens::GET, tokens::get)?
+        .on(api::tokens::LIST, tokens::list)?
+        .on(api::tokens::UPDATE, tokens::update)?
+        .on(api::tokens::REVOKE, tokens::revoke)?
+        .on(api::tokens::REFRESH, tokens::refresh)?
+        .on(api::whoami::WHO_AM_I, whoami::who_am_i)?
+        .on(api::whoami::PERMISSIONS, whoami::permissions)
+}
+
+fn admin(registry: Registry) -> Result<Registry, String> {
+    registry
+        .on(api::users::CREATE, users::create)?
+        .on(api::users::LIST, users::list)?
+        .on(api::users::GRANTS_PUT, users::put_grant)?
+        .on(api::users::GRANTS_LIST, users::list_grants)?
+        .on(api::users::GRANTS_REMOVE, users::remove_grant)?
+        .on(api::users::TENANTS_LIST, users::list_tenants)?
+        .on(api::users::TENANTS_ADD_MEMBER, users::add_member)?
+        .on(api::tokens::ADMIN_CREATE, tokens::create_for)?
+        .on(api::tokens::ADMIN_GET, tokens::admin_get)?
+        .on(api::tokens::ADMIN_LIST, tokens::admin_list)?
+        .on(api::tokens::ADMIN_REVOKE, tokens::admin_revoke)
 }

@@ -8,13 +8,18 @@ use super::{
 };
 use crate::{
     auth::{
-        Grant,
-        policy::{Decision, Resource, may, may_see, not_found},
+        Grant, Powers,
+        policy::{Decision, Resource, may, not_found},
+        principal::names,
     },
     call::Call,
     facts::PoolFacts,
     fault::Fault,
-    store::{Tx, join_requests, node_views, pools, projects, sites, tenants, token_views},
+    store::{
+        Tx, join_requests, node_views,
+        pools::{self, Listed},
+        projects, sites, tenants, token_views,
+    },
 };
 use shared::{
     api::{
@@ -24,6 +29,8 @@ use shared::{
             PoolList, UpdatePool,
         },
         sites::Site,
+        subject::Subject,
+        tokens::ALL,
     },
     bounded::{Name, TenantId},
     id::PoolUid,
@@ -119,12 +126,12 @@ pub(super) async fn named(
     action: Action,
     by: DecidedBy,
 ) -> Result<PoolFacts, Fault> {
-    let grants = &call.principal()?.grants;
+    let powers = &call.principal()?.powers;
     let what = format!("pool {id}");
     let found = pools::load(tx, id.as_str()).await?.filter(|pool| pool.tenant_id == tenant.as_str());
     let pool = found.ok_or_else(|| not_found(&what))?;
-    let by_tenant = || may(grants, action, Resource::Pool(pool.owners()));
-    let by_site = || may(grants, action, Resource::PoolBySiteOwner(pool.owners()));
+    let by_tenant = || may(powers, action, Resource::Pool(pool.owners()));
+    let by_site = || may(powers, action, Resource::PoolBySiteOwner(pool.owners()));
     let decision = match by {
         DecidedBy::PoolTenant => by_tenant(),
         DecidedBy::SiteOwner => by_site(),
@@ -145,10 +152,10 @@ pub(super) async fn held(tx: &mut Tx<'_>, id: &Name) -> Result<PoolFacts, Fault>
 }
 
 async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreatePool) -> Result<PoolAnswer, Fault> {
-    let (id, grants) = (&input.pool_id, &call.principal()?.grants);
+    let (id, powers) = (&input.pool_id, &call.principal()?.powers);
     let site = sites::find(tx, input.site_id.as_str()).await?;
     let site = site.ok_or_else(|| not_found(&format!("site {}", input.site_id)))?;
-    decide_on_new(grants, &site, input)?;
+    decide_on_new(powers, &site, input)?;
     let project_id = input.project_id.as_ref().map_or(projects::DEFAULT, |project| project.as_str());
     hold_place(tx, input, project_id).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
@@ -179,13 +186,14 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreatePool) -> Result<PoolAn
 
 /// The site's owner decides. On a platform site that holds for every tenant's pools; on a custom one, another tenant's
 /// pool needs that tenant's consent as well.
-fn decide_on_new(grants: &[Grant], site: &Site, input: &CreatePool) -> Result<(), Fault> {
+fn decide_on_new(powers: &Powers, site: &Site, input: &CreatePool) -> Result<(), Fault> {
     let action = Action::PoolsCreate;
     let what = format!("site {}", site.site_id);
-    may(grants, action, Resource::Site { owner: &site.owner_tenant_id }).require(action, &what)?;
+    may(powers, action, Resource::Site { site: &site.site_id, owner: &site.owner_tenant_id })
+        .require(action, &what)?;
     if site.custom {
         let tenant = input.tenant_id.as_str();
-        may(grants, action, Resource::Tenant { tenant }).require(action, &format!("tenant {tenant}"))?;
+        may(powers, action, Resource::Tenant { tenant }).require(action, &format!("tenant {tenant}"))?;
     }
     Ok(())
 }
@@ -240,7 +248,7 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetPool) -> Result<PoolAns
     Ok(PoolAnswer { pool: pool.view() })
 }
 
-/// The tenant's pools that the caller's grants let it read, one more than the page holds: a query for each grant that
+/// The tenant's pools that the caller may read, one more than the page holds: a query for each view that
 /// shows some, so that what is hidden is never read.
 async fn readable(
     tx: &mut Tx<'_>,
@@ -249,46 +257,67 @@ async fn readable(
     size: i64,
 ) -> Result<Vec<PoolFacts>, Fault> {
     let tenant = input.tenant_id.as_str();
-    let grants = &call.principal()?.grants;
+    let powers = &call.principal()?.powers;
     let after = input.cursor.as_ref().map_or("", |id| id.as_str());
     let project = input.project_id.as_ref().map_or("", |id| id.as_str());
     let mut read = BTreeMap::new();
-    for listed in views(grants, tenant, project) {
-        for pool in pools::page(tx, listed, after, size + 1).await? {
+    let views = views(powers, tenant, project);
+    for listed in &views {
+        for pool in pools::page(tx, *listed, after, size + 1).await? {
             read.insert(pool.pool_id.clone(), pool);
         }
     }
     if read.is_empty() {
-        refuse_empty(tx, grants, tenant).await?;
+        refuse_empty(tx, powers, tenant).await?;
     }
     Ok(read.into_values().take(usize::try_from(size + 1).unwrap_or(usize::MAX)).collect())
 }
 
-/// What each grant shows of the tenant's pools.
-fn views<'a>(grants: &'a [Grant], tenant: &'a str, project: &'a str) -> Vec<pools::Listed<'a>> {
-    let all = pools::Listed { tenant, project, site_owner: "" };
-    if may(grants, Action::PoolsRead, Resource::Tenant { tenant }) == Decision::Allow {
+/// What the caller's powers show of the tenant's pools: whatever is in a view of each side.
+fn views<'a>(powers: &'a Powers, tenant: &'a str, project: &'a str) -> Vec<Listed<'a>> {
+    let all = Listed { tenant, project, ..Listed::default() };
+    if may(powers, Action::PoolsRead, Resource::Tenant { tenant }) == Decision::Allow {
         return vec![all];
     }
-    let view = |grant: &'a Grant| match grant {
-        Grant::Tenant { tenant_id, role } if *role >= TenantRole::Viewer => {
-            Some(pools::Listed { site_owner: tenant_id, ..all })
-        }
-        Grant::Project { tenant_id, project_id, .. } => {
-            let asked = project.is_empty() || project == project_id;
-            (tenant_id == tenant && asked).then_some(pools::Listed { project: project_id, ..all })
-        }
-        Grant::Admin { .. } | Grant::Tenant { .. } => None,
+    let of_side =
+        |side: &'a [Grant]| side.iter().filter_map(|grant| view(grant, all)).collect::<Vec<Listed<'a>>>();
+    let meet = |some: Vec<Listed<'a>>, others: Vec<Listed<'a>>| {
+        some.iter().flat_map(|view| others.iter().filter_map(|other| view.and(other))).collect()
     };
-    grants.iter().filter_map(view).collect()
+    powers.sides().map(of_side).reduce(meet).unwrap_or_default()
+}
+
+/// What a grant shows of `all`.
+fn view<'a>(grant: &'a Grant, all: Listed<'a>) -> Option<Listed<'a>> {
+    let of_tenant = |id: &'a str| {
+        if names(id, all.tenant) { all } else { Listed { site_owner: id, ..all } }
+    };
+    let of_project = |tenant: &str, id: &'a str| {
+        let asked = all.project.is_empty() || names(id, all.project);
+        let project = if id == ALL { all.project } else { id };
+        (names(tenant, all.tenant) && asked).then_some(Listed { project, ..all })
+    };
+    match grant {
+        Grant::Admin { .. } => Some(all),
+        Grant::Tenant { tenant_id, role } if *role >= TenantRole::Viewer => Some(of_tenant(tenant_id)),
+        Grant::Project { tenant_id, project_id, .. } => of_project(tenant_id, project_id),
+        Grant::Actions { subject, actions } if actions.contains(&Action::PoolsRead) => match subject {
+            Subject::All => Some(all),
+            Subject::Tenant(id) => Some(of_tenant(id.as_str())),
+            Subject::Project(tenant, id) => of_project(tenant.as_str(), id.as_str()),
+            Subject::ComputePool(id) => Some(Listed { pool: id.as_str(), ..all }),
+            Subject::Own | Subject::Platform | Subject::Site(_) => None,
+        },
+        Grant::Tenant { .. } | Grant::Infra { .. } | Grant::Actions { .. } => None,
+    }
 }
 
 /// An empty list is for those who may know that the tenant is there, and may read some of its pools.
-async fn refuse_empty(tx: &mut Tx<'_>, grants: &[Grant], tenant: &str) -> Result<(), Fault> {
-    let member = |grant: &Grant| matches!(grant, Grant::Project { tenant_id, .. } if tenant_id == tenant);
+async fn refuse_empty(tx: &mut Tx<'_>, powers: &Powers, tenant: &str) -> Result<(), Fault> {
+    let views = views(powers, tenant, "");
     let resource = Resource::Tenant { tenant };
-    let decision = match may(grants, Action::PoolsRead, resource) {
-        Decision::Deny if may_see(grants, resource) && grants.iter().any(member) => Decision::Allow,
+    let decision = match may(powers, Action::PoolsRead, resource) {
+        Decision::Deny if views.iter().any(|view| view.site_owner.is_empty()) => Decision::Allow,
         decision => decision,
     };
     permitted(tenants::find(tx, tenant).await?, decision, Action::PoolsRead, &format!("tenant {tenant}"))?;

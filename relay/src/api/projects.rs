@@ -7,18 +7,19 @@ use super::{
 };
 use crate::{
     auth::{
-        Grant,
+        Grant, Powers,
         policy::{Decision, Resource, may},
     },
     call::Call,
     events::Kind,
     fault::Fault,
-    store::{StoreError, Tx, projects, tenants},
+    store::{StoreError, Tx, memberships, projects, tenants},
 };
 use serde_json::json;
 use shared::api::{
     access::Action,
     projects::{CreateProject, GetProject, ListProjects, Project, ProjectAnswer, ProjectList, UpdateProject},
+    subject::Subject,
 };
 use std::collections::BTreeSet;
 
@@ -60,14 +61,14 @@ pub async fn list(call: Call, input: ListProjects) -> Result<ProjectList, Fault>
             Box::pin(async move {
                 let tenant = input.tenant_id.as_str();
                 let after = input.cursor.as_ref().map_or("", |id| id.as_str());
-                let grants = &call.principal()?.grants;
-                let decision = may(grants, Action::ProjectsRead, Resource::Tenant { tenant });
-                let own = memberships(grants, tenant);
+                let powers = &call.principal()?.powers;
+                let decision = may(powers, Action::ProjectsRead, Resource::Tenant { tenant });
+                let own = named(powers, tenant);
                 let decision =
                     if decision == Decision::Deny && !own.is_empty() { Decision::Allow } else { decision };
                 let found = tenants::find(tx, tenant).await?;
                 permitted(found, decision, Action::ProjectsRead, &format!("tenant {tenant}"))?;
-                if may(grants, Action::ProjectsRead, Resource::Tenant { tenant }) == Decision::Allow {
+                if may(powers, Action::ProjectsRead, Resource::Tenant { tenant }) == Decision::Allow {
                     return Ok::<_, Fault>(projects::page(tx, tenant, after, size + 1).await?);
                 }
                 Ok(some(tx, tenant, own, after, size).await?)
@@ -98,7 +99,7 @@ pub async fn delete(call: Call, input: GetProject) -> Result<ProjectAnswer, Faul
 
 async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateProject) -> Result<ProjectAnswer, Fault> {
     let (tenant, id) = (input.tenant_id.as_str(), input.project_id.as_str());
-    may(&call.principal()?.grants, Action::ProjectsCreate, Resource::Tenant { tenant })
+    may(&call.principal()?.powers, Action::ProjectsCreate, Resource::Tenant { tenant })
         .require(Action::ProjectsCreate, &format!("tenant {tenant}"))?;
     hold(tx, tenant).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
@@ -139,6 +140,7 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetProject) -> Result<Proj
         return Err(invalid_state(format!("The project {id} has pools; delete them first.")));
     }
     projects::delete(tx, tenant, id).await?;
+    memberships::remove_all(tx, tenant, id).await?;
     announce(tx, call, News { kind: Kind::ProjectDeleted, tenant, subject: id }, json!(project)).await?;
     Ok(ProjectAnswer { project })
 }
@@ -149,17 +151,23 @@ fn decide(
     (tenant, project): (&str, &str),
     action: Action,
 ) -> Result<Project, Fault> {
-    let decision = may(&call.principal()?.grants, action, Resource::Project { tenant, project });
+    let decision = may(&call.principal()?.powers, action, Resource::Project { tenant, project });
     Ok(permitted(found, decision, action, &format!("project {project} in {tenant}"))?)
 }
 
-/// The projects of the tenant that grants name.
-fn memberships<'a>(grants: &'a [Grant], tenant: &str) -> BTreeSet<&'a str> {
-    let named = grants.iter().filter_map(|grant| match grant {
+/// The projects of the tenant that are named and that the caller may read.
+fn named<'a>(powers: &'a Powers, tenant: &str) -> BTreeSet<&'a str> {
+    let named = powers.sides().flatten().filter_map(|grant| match grant {
         Grant::Project { tenant_id, project_id, .. } if tenant_id == tenant => Some(project_id.as_str()),
+        Grant::Actions { subject: Subject::Project(of, id), .. } if of.as_str() == tenant => {
+            Some(id.as_str())
+        }
         _ => None,
     });
-    named.collect()
+    let may_read = |project: &&str| {
+        may(powers, Action::ProjectsRead, Resource::Project { tenant, project }) == Decision::Allow
+    };
+    named.filter(may_read).collect()
 }
 
 /// Those of the named projects that are there, one more than the page holds.

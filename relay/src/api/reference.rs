@@ -188,13 +188,17 @@ fn plain(page: &mut String) {
 fn roles(page: &mut String) {
     page.push_str(
         "## Roles\n\nThe least role that may do an action, in each scope. Roles from the least up: tenant GUEST, VIEWER, \
-         EDITOR, OWNER; project VIEWER, EDITOR, OWNER; admin VIEWER, EDITOR.\n\n| action | tenant | project | admin \
-         |\n|---|---|---|---|\n",
+         EDITOR, OWNER; project VIEWER, EDITOR, OWNER; admin and infra VIEWER, EDITOR. What is own, every user may do to \
+         what is theirs; an API token needs the action, or a role that holds it.\n\n| action | tenant | project | admin \
+         | infra | own |\n|---|---|---|---|---|---|\n",
     );
     for row in ACTIONS {
         let tenant = row.tenant.map_or_else(|| "–".to_owned(), word);
         let project = row.project.map_or_else(|| "–".to_owned(), word);
-        let _ = writeln!(page, "| `{}` | {tenant} | {project} | {} |", row.name, word(row.admin));
+        let admin = row.admin.map_or_else(|| "–".to_owned(), word);
+        let infra = row.infra.map_or_else(|| "–".to_owned(), word);
+        let own = if row.own { "yes" } else { "–" };
+        let _ = writeln!(page, "| `{}` | {tenant} | {project} | {admin} | {infra} | {own} |", row.name);
     }
     page.push('\n');
 }

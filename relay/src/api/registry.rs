@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
-use shared::api::{Method, Op};
+use shared::api::{Access, Method, Op};
 use std::{collections::BTreeMap, future::Future};
 
 /// A handler with its types erased: body in, body out.
@@ -45,12 +45,15 @@ impl Registry {
         F: Fn(Call, I) -> R + Copy + Send + Sync + 'static,
         R: Future<Output = Result<O, Fault>> + Send + 'static,
     {
-        let name = op.method.name;
+        let (name, access) = (op.method.name, op.method.access);
         let schema = std::sync::Arc::new(InputSchema::compile(&op.method)?);
         let handler: Handler = Box::new(move |call, body| {
             let schema = schema.clone();
             Box::pin(async move {
                 let input = schema.read::<I>(&body)?;
+                if let Access::Own(action) = access {
+                    call.may_own(action)?;
+                }
                 let output = handler(call, input).await?;
                 serde_json::to_vec(&output).map_err(Fault::internal("writing the answer"))
             })

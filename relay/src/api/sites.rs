@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     auth::{
-        Grant,
+        Powers,
         policy::{Decision, Resource, may, not_found},
     },
     call::Call,
@@ -44,13 +44,13 @@ pub async fn create(call: Call, input: CreateSite) -> Result<SiteAnswer, Fault> 
 /// # Errors
 /// NOT_FOUND.
 pub async fn get(call: Call, input: GetSite) -> Result<SiteAnswer, Fault> {
-    let grants = &call.principal()?.grants;
+    let powers = &call.principal()?.powers;
     let id = input.site_id.as_str();
     let store = &call.relay.store;
     let found = store
         .read(call.method, id, |tx, id| Box::pin(async move { Ok::<_, Fault>(sites::find(tx, id).await?) }));
     let site = found.await?.ok_or_else(|| not_found(&format!("site {id}")))?;
-    Ok(SiteAnswer { site: shown(site, grants) })
+    Ok(SiteAnswer { site: shown(site, powers) })
 }
 
 /// compute/sites/list.
@@ -58,14 +58,14 @@ pub async fn get(call: Call, input: GetSite) -> Result<SiteAnswer, Fault> {
 /// # Errors
 /// UNAUTHENTICATED.
 pub async fn list(call: Call, input: ListSites) -> Result<SiteList, Fault> {
-    let grants = &call.principal()?.grants;
+    let powers = &call.principal()?.powers;
     let size = page_size(input.limit);
     let after = input.cursor.as_ref().map_or("", |id| id.as_str());
     let read = call.relay.store.read(call.method, after, |tx, after| {
         Box::pin(async move { Ok::<_, Fault>(sites::page(tx, after, size + 1).await?) })
     });
     let (sites, cursor) = page(read.await?, size, |site| site.site_id.clone());
-    Ok(SiteList { sites: sites.into_iter().map(|site| shown(site, grants)).collect(), cursor })
+    Ok(SiteList { sites: sites.into_iter().map(|site| shown(site, powers)).collect(), cursor })
 }
 
 /// compute/sites/update: the networks.
@@ -117,7 +117,7 @@ async fn make(
     let (id, owner) = (input.site_id.as_str(), input.owner_tenant_id.as_str());
     let custom = input.custom.unwrap_or(false);
     let what = if custom { format!("a custom site of {owner}") } else { "a site of the platform".to_owned() };
-    may(&call.principal()?.grants, Action::SitesCreate, Resource::NewSite { owner, custom })
+    may(&call.principal()?.powers, Action::SitesCreate, Resource::NewSite { owner, custom })
         .require(Action::SitesCreate, &what)?;
     hold(tx, owner).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
@@ -140,14 +140,14 @@ async fn make(
 
 fn decide(call: &Call, found: Option<Site>, id: &str, action: Action) -> Result<Site, Fault> {
     let owner = found.as_ref().map_or("", |site| site.owner_tenant_id.as_str());
-    let decision = may(&call.principal()?.grants, action, Resource::Site { owner });
+    let decision = may(&call.principal()?.powers, action, Resource::Site { site: id, owner });
     Ok(permitted(found, decision, action, &format!("site {id}"))?)
 }
 
 /// The site as this caller sees it: its networks are for those who read pools in the owner's tenant.
-fn shown(site: Site, grants: &[Grant]) -> Site {
-    let owner = Resource::Site { owner: &site.owner_tenant_id };
-    if may(grants, Action::PoolsRead, owner) == Decision::Allow {
+fn shown(site: Site, powers: &Powers) -> Site {
+    let owner = Resource::Site { site: &site.site_id, owner: &site.owner_tenant_id };
+    if may(powers, Action::PoolsRead, owner) == Decision::Allow {
         return site;
     }
     Site { bmc_networks: Vec::new(), ..site }

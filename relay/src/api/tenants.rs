@@ -6,19 +6,24 @@ use super::{
 };
 use crate::{
     auth::{
-        Grant, Principal,
-        policy::{Resource, may, not_found},
+        Grant, Powers,
+        policy::{Decision, Resource, may, not_found},
     },
     call::Call,
     events::Kind,
     fault::Fault,
-    store::{StoreError, Tx, projects, tenants},
+    store::{StoreError, Tx, memberships, projects, tenants},
 };
 use serde_json::json;
-use shared::api::{
-    access::Action,
-    projects::Project,
-    tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
+use shared::{
+    api::{
+        access::Action,
+        projects::Project,
+        subject::Subject,
+        tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
+        tokens::ALL,
+    },
+    time::Timestamp,
 };
 use std::collections::BTreeSet;
 
@@ -60,10 +65,10 @@ pub async fn list(call: Call, input: ListTenants) -> Result<TenantList, Fault> {
             Box::pin(async move {
                 let after = input.cursor.as_ref().map_or("", |id| id.as_str());
                 let principal = call.principal()?;
-                if principal.grants.iter().any(|grant| matches!(grant, Grant::Admin { .. })) {
+                if principal.powers.sides().all(|side| side.iter().any(is_wide)) {
                     return Ok::<_, Fault>(tenants::page(tx, after, size + 1).await?);
                 }
-                Ok(own(tx, principal, after, size).await?)
+                Ok(own(tx, &principal.powers, after, size).await?)
             })
         })
         .await?;
@@ -91,38 +96,44 @@ pub async fn delete(call: Call, input: GetTenant) -> Result<TenantAnswer, Fault>
 }
 
 async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateTenant) -> Result<TenantAnswer, Fault> {
-    let grants = &call.principal()?.grants;
-    may(grants, Action::TenantsCreate, Resource::Platform)
+    let powers = &call.principal()?.powers;
+    may(powers, Action::TenantsCreate, Resource::Platform)
         .require(Action::TenantsCreate, "this installation")?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
         return Ok(answer);
     }
     let id = input.tenant_id.as_str();
-    let tenant = Tenant {
-        tenant_id: id.to_owned(),
-        display_name: input.display_name.as_ref().map_or(id, |name| name.as_str()).to_owned(),
-        created_at: call.now,
-    };
-    if !tenants::insert(tx, &tenant).await? {
+    let display_name = input.display_name.as_ref().map_or(id, |name| name.as_str());
+    let Some(tenant) = settle(tx, id, display_name, call.now).await? else {
         // An equal request may have won since the look above.
         let earlier = idempotency::replay(tx, call, &input.idempotency_key, input).await?;
         return earlier.ok_or_else(|| {
             conflict(format!("The tenant id {id} is taken or was used before; choose another."))
         });
-    }
-    let project = Project {
-        tenant_id: tenant.tenant_id.clone(),
-        project_id: projects::DEFAULT.to_owned(),
-        display_name: projects::DEFAULT.to_owned(),
-        created_at: call.now,
     };
-    if !projects::insert(tx, &project).await? {
-        return Err(StoreError::Race.into());
-    }
     announce(tx, call, News { kind: Kind::TenantCreated, tenant: id, subject: id }, json!(tenant)).await?;
     let answer = TenantAnswer { tenant };
     idempotency::keep(tx, call, &input.idempotency_key, input, &answer).await?;
     Ok(answer)
+}
+
+/// Makes a tenant with its project `default`; `None` if the id is taken or was used before.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn settle(
+    tx: &mut Tx<'_>,
+    id: &str,
+    display_name: &str,
+    now: Timestamp,
+) -> Result<Option<Tenant>, StoreError> {
+    let tenant = Tenant { tenant_id: id.to_owned(), display_name: display_name.to_owned(), created_at: now };
+    if !tenants::insert(tx, &tenant).await? {
+        return Ok(None);
+    }
+    let (project_id, display_name) = (projects::DEFAULT.to_owned(), projects::DEFAULT.to_owned());
+    let project = Project { tenant_id: id.to_owned(), project_id, display_name, created_at: now };
+    if projects::insert(tx, &project).await? { Ok(Some(tenant)) } else { Err(StoreError::Race) }
 }
 
 async fn rename(tx: &mut Tx<'_>, call: &Call, input: &UpdateTenant) -> Result<TenantAnswer, Fault> {
@@ -152,26 +163,24 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetTenant) -> Result<Tenan
         return Err(invalid_state(format!("The tenant {id} has {held}; delete them first.")));
     }
     tenants::delete(tx, id, call.now).await?;
+    memberships::remove_all(tx, id, "").await?;
     announce(tx, call, News { kind: Kind::TenantDeleted, tenant: id, subject: id }, json!(tenant)).await?;
     Ok(TenantAnswer { tenant })
 }
 
 fn decide(call: &Call, found: Option<Tenant>, id: &str, action: Action) -> Result<Tenant, Fault> {
-    let decision = may(&call.principal()?.grants, action, Resource::Tenant { tenant: id });
+    let decision = may(&call.principal()?.powers, action, Resource::Tenant { tenant: id });
     Ok(permitted(found, decision, action, &format!("tenant {id}"))?)
 }
 
-/// The tenants that grants name, one more than the page holds.
-async fn own(
-    tx: &mut Tx<'_>,
-    principal: &Principal,
-    after: &str,
-    size: i64,
-) -> Result<Vec<Tenant>, StoreError> {
+/// The tenants that are named and that the caller may read, one more than the page holds.
+async fn own(tx: &mut Tx<'_>, powers: &Powers, after: &str, size: i64) -> Result<Vec<Tenant>, StoreError> {
     let named: BTreeSet<&str> =
-        principal.grants.iter().filter_map(tenant_of).filter(|id| *id > after).collect();
+        powers.sides().flatten().filter_map(tenant_of).filter(|id| *id > after).collect();
     let mut own = Vec::new();
-    for id in named {
+    let may_read =
+        |id: &&str| may(powers, Action::TenantsRead, Resource::Tenant { tenant: id }) == Decision::Allow;
+    for id in named.into_iter().filter(may_read) {
         if i64::try_from(own.len()).is_ok_and(|read| read > size) {
             break;
         }
@@ -180,10 +189,23 @@ async fn own(
     Ok(own)
 }
 
+/// Whether a grant lets all tenants be read.
+fn is_wide(grant: &Grant) -> bool {
+    match grant {
+        Grant::Admin { .. } => true,
+        Grant::Tenant { tenant_id, .. } => tenant_id == ALL,
+        Grant::Actions { subject, actions } => {
+            *subject == Subject::All && actions.contains(&Action::TenantsRead)
+        }
+        Grant::Project { .. } | Grant::Infra { .. } => false,
+    }
+}
+
 fn tenant_of(grant: &Grant) -> Option<&str> {
     match grant {
-        Grant::Admin { .. } => None,
         Grant::Tenant { tenant_id, .. } | Grant::Project { tenant_id, .. } => Some(tenant_id),
+        Grant::Actions { subject: Subject::Tenant(id) | Subject::Project(id, _), .. } => Some(id.as_str()),
+        Grant::Admin { .. } | Grant::Infra { .. } | Grant::Actions { .. } => None,
     }
 }
 

@@ -122,20 +122,23 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
+const UNKNOWN: &str = "is not a field of this method; correct or remove it";
+
 fn field_errors(error: &ValidationError<'_>) -> Vec<FieldError> {
     let at = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
     let below = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
     let one = |field: String, message: String| vec![FieldError { field, message }];
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
-            let message = "is not a field of this method; correct or remove it";
-            unexpected
-                .iter()
-                .map(|name| FieldError { field: below(&cut(name)), message: message.to_owned() })
-                .collect()
+            unexpected.iter().flat_map(|name| one(below(&cut(name)), UNKNOWN.to_owned())).collect()
         }
         ValidationErrorKind::Required { property } => {
             one(below(property.as_str().unwrap_or_default()), "is required".to_owned())
+        }
+        // Where a method takes no field at all, the validator names none.
+        ValidationErrorKind::FalseSchema => {
+            let names = error.instance().as_object().into_iter().flat_map(Map::keys);
+            names.flat_map(|name| one(below(&cut(name)), UNKNOWN.to_owned())).collect()
         }
         kind => one(at, message(kind)),
     }
@@ -155,6 +158,7 @@ fn message(kind: &ValidationErrorKind) -> String {
         K::Minimum { limit } => format!("must be at least {limit}"),
         K::Maximum { limit } => format!("must be at most {limit}"),
         K::MinProperties { limit: 1 } => "must have at least one member".to_owned(),
+        K::MaxProperties { limit } => format!("must have at most {limit} members"),
         K::MinItems { limit } => format!("must have at least {limit} items"),
         K::MaxItems { limit } => format!("must have at most {limit} items"),
         K::Enum { options } => format!("must be one of {options}"),

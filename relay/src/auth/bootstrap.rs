@@ -7,17 +7,15 @@
 
 pub mod secret;
 
-use super::{
-    Grant, Principal,
-    tokens::{self, Purpose},
+use super::tokens::{self, Purpose};
+use crate::{context::Context, fault::Fault, files, store::Tx};
+use shared::{
+    api::{
+        access::AdminRole,
+        tokens::{Labels, Rights, TokenType},
+    },
+    secret::Secret,
 };
-use crate::{
-    context::Context,
-    fault::Fault,
-    files,
-    store::{StoreError, Tx},
-};
-use shared::{api::access::AdminRole, id::TokenId, secret::Secret};
 use std::path::Path;
 
 /// How often a new pair is written, in seconds.
@@ -31,13 +29,19 @@ const PAIR: [(&str, &str, AdminRole); 2] = [
     ("admin_viewer_token", "bootstrap-admin-viewer", AdminRole::Viewer),
 ];
 
+/// The admin role that a subject has by being one of the pair; no user can have such an id.
+#[must_use]
+pub fn role_of(subject: &str) -> Option<AdminRole> {
+    PAIR.iter().find(|(_, known, _)| *known == subject).map(|(_, _, role)| *role)
+}
+
 /// Makes a pair and writes it to `directory`, which is made with mode 0700.
 ///
 /// # Errors
 /// The store's, or the files can't be written.
 pub async fn renew(relay: &Context, directory: &Path) -> Result<(), Fault> {
     let made = relay.store.transact("bootstrap", relay, |tx, relay| Box::pin(mint(tx, relay)));
-    let pair = made.await.map_err(Fault::Store)?;
+    let pair = made.await?;
     files::directory(directory).map_err(Fault::internal("making the bootstrap directory"))?;
     for (file, secret) in pair {
         files::write(&directory.join(file), secret.expose().as_bytes(), files::SECRET)
@@ -47,23 +51,25 @@ pub async fn renew(relay: &Context, directory: &Path) -> Result<(), Fault> {
 }
 
 /// Makes a pair: each credential and the name of its place.
-async fn mint(tx: &mut Tx<'_>, relay: &Context) -> Result<Vec<(&'static str, Secret)>, StoreError> {
-    let now = relay.clock.now();
+async fn mint(tx: &mut Tx<'_>, relay: &Context) -> Result<Vec<(&'static str, Secret)>, Fault> {
     let mut pair = Vec::new();
     for (place, subject, role) in PAIR {
-        let principal = Principal {
-            subject: subject.to_owned(),
-            tenant_id: relay.provider_tenant.clone(),
-            token_id: TokenId::draw(now, relay.random.bytes()),
-            grants: vec![Grant::Admin { role }],
-        };
         let purpose = Purpose {
-            principal: &principal,
+            token_type: TokenType::User,
+            subject,
+            tenant_id: &relay.provider_tenant,
+            admin_role: Some(role),
+            rights: Rights { admin_role: Some(role), ..Rights::default() },
             description: "bootstrap admin credential",
+            labels: Labels::new(),
             created_by: &relay.provider_tenant,
             lifetime_seconds: LIFETIME_SECONDS,
+            ends_at: None,
+            login_at: None,
+            predecessor: None,
         };
-        pair.push((place, tokens::issue(tx, &relay.random, &purpose, now).await?));
+        let (_, secret) = tokens::issue(tx, relay, &purpose, relay.clock.now()).await?;
+        pair.push((place, secret));
     }
     Ok(pair)
 }

@@ -1,8 +1,11 @@
 //! Who calls, and what they may do.
 
 pub mod bootstrap;
+pub mod holdings;
+pub mod jwt;
+pub mod keys;
 pub mod policy;
 pub mod principal;
 pub mod tokens;
 
-pub use principal::{Grant, Principal};
+pub use principal::{Grant, Powers, Principal};

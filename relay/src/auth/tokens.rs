@@ -1,77 +1,159 @@
-//! Bearer credentials: `tk_<id>.<secret>`, the secret 32 random bytes in base32, kept as its SHA-256.
+//! Bearer tokens: made, and found again at every request.
 //!
-//! The same answer for every way in which one doesn't count; a lookup costs one read, whatever is sent.
+//! A token counts if a key of ours signed it, its times hold, and the store has it by its id, with the digest of its
+//! whole text: a signing key that leaks forges nothing by itself. The same answer for every way in which one doesn't
+//! count. Two indexed reads at every request, whatever is sent: the token, and what its owner holds.
 
-use super::Principal;
+use super::{
+    Principal, holdings,
+    jwt::{self, Claims},
+};
 use crate::{
     context::Context,
-    random::Random,
+    fault::Fault,
     store::{
         StoreError, Tx,
-        credentials::{self, NewCredential},
+        credentials::{self, CredentialRow},
     },
 };
 use shared::{
-    base32,
+    api::{
+        access::AdminRole,
+        tokens::{Labels, Rights, Token, TokenType},
+    },
     id::TokenId,
     secret::Secret,
     time::Timestamp,
-    token::{SECRET_BYTES, SecretDigest},
+    token::SecretDigest,
 };
 
-/// What a credential is made for.
+/// What a token is made for.
 pub struct Purpose<'a> {
-    /// Who, and what they may do; its token id is the credential's.
-    pub principal: &'a Principal,
+    /// What it is.
+    pub token_type: TokenType,
+    /// The user or service.
+    pub subject: &'a str,
+    /// That subject's own tenant.
+    pub tenant_id: &'a str,
+    /// The admin role that it is given; it counts as far as the subject may have it.
+    pub admin_role: Option<AdminRole>,
+    /// What it holds; of an API token.
+    pub rights: Rights,
     /// What it is for, for people.
     pub description: &'a str,
+    /// Names and values to find it by.
+    pub labels: Labels,
     /// Who makes it.
     pub created_by: &'a str,
     /// How long it lives, in seconds.
     pub lifetime_seconds: i64,
+    /// When it ends at the latest, whatever its lifetime.
+    pub ends_at: Option<Timestamp>,
+    /// When the user logged in; of a token from a login.
+    pub login_at: Option<Timestamp>,
+    /// The token that ends when this one is first used.
+    pub predecessor: Option<TokenId>,
 }
 
-/// Makes a credential and keeps its digest; answers the bearer form, this once.
+/// Makes a token and keeps its digest; answers what is known of it and the bearer form, this once.
 ///
 /// # Errors
-/// The store's.
+/// The store's; the signing key's.
 pub async fn issue(
     tx: &mut Tx<'_>,
-    random: &Random,
+    relay: &Context,
     purpose: &Purpose<'_>,
     now: Timestamp,
-) -> Result<Secret, StoreError> {
-    let secret = Secret::new(base32::encode(&random.bytes::<SECRET_BYTES>()));
-    let new = NewCredential {
-        principal: purpose.principal,
-        digest: SecretDigest::of(&secret),
-        description: purpose.description,
-        created_by: purpose.created_by,
-        created_at: now,
-        expires_at: now.plus_seconds(purpose.lifetime_seconds),
+) -> Result<(Token, Secret), Fault> {
+    let key = relay.signing_keys.current(tx, (&relay.keys, &relay.random), now).await?;
+    let end = now.plus_seconds(purpose.lifetime_seconds);
+    // Whole seconds, so that the token and the store say the same.
+    let expires_at = Timestamp::from_seconds(purpose.ends_at.map_or(end, |most| most.min(end)).seconds());
+    let id = TokenId::draw(now, relay.random.bytes());
+    let issuer = jwt::issuer(relay.ca.load().trust_domain().as_str());
+    let claims = Claims {
+        iss: issuer.clone(),
+        aud: issuer,
+        sub: purpose.subject.to_owned(),
+        jti: id.clone(),
+        iat: now.seconds(),
+        nbf: now.seconds(),
+        exp: expires_at.seconds(),
+        typ: purpose.token_type,
     };
-    credentials::insert(tx, &new).await?;
-    Ok(Secret::new(format!("{}.{}", purpose.principal.token_id, secret.expose())))
+    let bearer = jwt::sign(&key, &claims).map_err(Fault::internal("signing a token"))?;
+    let row = CredentialRow {
+        token: Token {
+            id,
+            token_type: purpose.token_type,
+            subject: purpose.subject.to_owned(),
+            tenant_id: purpose.tenant_id.to_owned(),
+            description: purpose.description.to_owned(),
+            rights: purpose.rights.clone(),
+            labels: purpose.labels.clone(),
+            created_by: purpose.created_by.to_owned(),
+            created_at: now,
+            expires_at,
+            revoked_at: None,
+        },
+        digest: SecretDigest::of(&bearer),
+        admin_role: purpose.admin_role,
+        lifetime_seconds: purpose.lifetime_seconds,
+        login_at: purpose.login_at,
+        predecessor: purpose.predecessor.clone(),
+    };
+    credentials::insert(tx, &row, &key.id).await?;
+    Ok((row.token, bearer))
 }
 
-/// The principal behind a bearer text; `None` if it is no credential that counts now.
+/// The principal behind a bearer text; `None` if it is no token that counts now.
 ///
 /// # Errors
-/// The store's.
-pub async fn authenticate(
-    relay: &Context,
-    bearer: &str,
-    now: Timestamp,
-) -> Result<Option<Principal>, StoreError> {
-    let Some((id, secret)) = parse(bearer) else { return Ok(None) };
-    let found = relay.store.glance("authenticate", id, |tx, id| Box::pin(credentials::find(tx, id))).await?;
-    Ok(found
-        .filter(|row| row.digest.matches(&secret) && row.revoked_at.is_none() && now < row.expires_at)
-        .map(|row| row.principal))
+/// The store's; a signing key that does not open.
+pub async fn authenticate(relay: &Context, bearer: &str, now: Timestamp) -> Result<Option<Principal>, Fault> {
+    let Some(claims) = signed(relay, bearer).await? else { return Ok(None) };
+    if !claims.in_time(now) {
+        return Ok(None);
+    }
+    let id = &claims.jti;
+    let found: Result<_, StoreError> =
+        relay.store.glance("authenticate", id, |tx, id| Box::pin(credentials::find(tx, id))).await;
+    let text = Secret::new(bearer.to_owned());
+    let counts = |row: &CredentialRow| {
+        let token = &row.token;
+        token.subject == claims.sub
+            && row.digest.matches(&text)
+            && token.revoked_at.is_none()
+            && now < token.expires_at
+    };
+    let Some(row) = found?.filter(counts) else { return Ok(None) };
+    if let Some(ended) = &row.predecessor {
+        first_use(relay, id, ended, now).await?;
+    }
+    let who = (claims.sub.as_str(), relay.provider_tenant.as_str());
+    let held: Result<_, StoreError> = relay
+        .store
+        .glance("authenticate", who, |tx, (subject, provider)| {
+            Box::pin(holdings::of_subject(tx, subject, provider))
+        })
+        .await;
+    let powers = holdings::powers(&row, held?);
+    let Token { id, token_type, subject, tenant_id, created_by, .. } = row.token;
+    Ok(Some(Principal { subject, tenant_id, token_id: id, token_type, created_by, powers }))
 }
 
-fn parse(bearer: &str) -> Option<(TokenId, Secret)> {
-    let (id, secret) = bearer.split_once('.')?;
-    base32::decode::<SECRET_BYTES>(secret)?;
-    Some((id.parse().ok()?, Secret::new(secret.to_owned())))
+/// What the text says, if a key of ours signed it.
+async fn signed(relay: &Context, bearer: &str) -> Result<Option<Claims>, Fault> {
+    let Some(id) = jwt::key_of(bearer) else { return Ok(None) };
+    let Some(key) = relay.signing_keys.find(relay, &id).await? else { return Ok(None) };
+    Ok(jwt::read(bearer, &key, &jwt::issuer(relay.ca.load().trust_domain().as_str())))
+}
+
+/// A refreshed token is in use: the one before it ends.
+async fn first_use(relay: &Context, used: &TokenId, ended: &TokenId, now: Timestamp) -> Result<(), Fault> {
+    let settle = relay.store.transact("token's first use", (used, ended), |tx, (used, ended)| {
+        Box::pin(credentials::succeed(tx, used, ended, now))
+    });
+    let settled: Result<(), StoreError> = settle.await;
+    Ok(settled?)
 }

@@ -1,6 +1,6 @@
 //! From parsed flags to a method's input. What a value must be the relay judges; here it is only put in its place.
 
-use super::verbs::{Field, Form, Verb};
+use super::verbs::{Field, Form, ItemMember, Verb};
 use clap::ArgMatches;
 use serde_json::{Map, Value};
 use shared::secret::Secret;
@@ -99,11 +99,38 @@ fn value_of(
             // `--flag ''` is the empty list.
             Value::from_iter(items.filter(|item| !item.is_empty()).cloned())
         }),
+        Form::Items => flags.get_many::<String>(id).map(|items| {
+            let items = items.filter(|text| !text.is_empty());
+            Value::from_iter(items.map(|text| item(&field.members, text)))
+        }),
+        Form::Pairs => flags.get_many::<String>(id).map(|pairs| {
+            let pair = |text: &String| {
+                let (name, value) = text.split_once('=').unwrap_or((text, ""));
+                (name.to_owned(), Value::from(value))
+            };
+            Value::Object(pairs.filter(|text| !text.is_empty()).map(pair).collect())
+        }),
         Form::File => match text() {
             Some(file) => Some(read_file(&field.flag, file, around.stdin)?),
             None => None,
         },
     })
+}
+
+/// An object as it is written, `acme/ml=EDITOR`. What is left out the relay asks for.
+fn item(members: &[ItemMember], text: &str) -> Value {
+    let Some((last, first)) = members.split_last() else { return Value::Null };
+    let (mut before, after) = text.split_once('=').unwrap_or((text, ""));
+    let mut object = Map::new();
+    for (at, member) in first.iter().enumerate() {
+        let only = at + 1 == first.len();
+        let (part, rest) = if only { (before, "") } else { before.split_once('/').unwrap_or((before, "")) };
+        object.insert(member.name.clone(), Value::from(part));
+        before = rest;
+    }
+    let value = if last.several { after.split(',').collect::<Value>() } else { Value::from(after) };
+    object.insert(last.name.clone(), value);
+    Value::Object(object)
 }
 
 fn read_file(flag: &str, file: String, stdin: &mut dyn Read) -> Result<Value, FileError> {

@@ -57,6 +57,12 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "createdAt",
         ],
     ),
+    ("grants", &["siteId", "role", "since", "grantedBy"]),
+    ("invites", &["id", "projectId", "role", "expiresAt", "createdBy"]),
+    ("members", &["memberId", "role", "since", "addedBy"]),
+    ("permissions", &["subject", "actions"]),
+    ("tokens", &["id", "type", "subject", "description", "expiresAt", "createdBy"]),
+    ("users", &["userId", "displayName", "service", "createdAt"]),
     ("joinTokens", &["id", "maxUses", "uses", "pending", "expiresAt", "revokedAt", "createdBy"]),
     (
         "nodes",

@@ -81,9 +81,17 @@ fn every_field_has_a_flag_of_its_own() {
 }
 
 /// A value that a field may have.
-fn sample(field: &verbs::Field) -> String {
+fn sample(verb: &Verb, field: &verbs::Field) -> String {
     match field.path.rsplit('.').next().unwrap() {
-        "tokenId" => format!("jt_{}", "0".repeat(26)),
+        "tokenId" if verb.method.name.contains(".join") => format!("jt_{}", "0".repeat(26)),
+        "tokenId" => format!("tk_{}", "0".repeat(26)),
+        "secret" => "-".into(),
+        "inviteId" => format!("inv_{}", "0".repeat(26)),
+        "tenantRoles" => "acme=OWNER".into(),
+        "projectRoles" => "acme/*=VIEWER".into(),
+        "infraRoles" => "north=EDITOR".into(),
+        "permissions" => "project/acme/ml=compute:pools:read,compute:nodes:read".into(),
+        "labels" => "a=b=c".into(),
         "joinRequestId" => format!("jr_{}", "0".repeat(26)),
         "authorityId" => format!("ea_{}", "0".repeat(26)),
         "nodeId" => format!("nd_{}", "0".repeat(26)),
@@ -107,7 +115,7 @@ fn what_all_flags_of_a_row_say_the_relay_takes() {
         let schema = InputSchema::compile(&verb.method).unwrap();
         let line = |all: bool| {
             let chosen = verb.fields.iter().filter(|field| field.path != "cursor" && (all || field.required));
-            let flags = chosen.map(|field| format!(" --{}={}", field.flag, sample(field)));
+            let flags = chosen.map(|field| format!(" --{}={}", field.flag, sample(&verb, field)));
             format!("{} {}{}", verb.group, verb.name, flags.collect::<String>())
         };
         for all in [true, false] {
@@ -176,7 +184,18 @@ fn the_thing_itself_stands_without_a_flag() {
 }
 
 /// Methods of things that have no name before the relay gives them one, and which are about no one thing.
-const NAMELESS: &[&str] = &["compute.joinTokens.create", "compute.endorsementAuthorities.add"];
+const NAMELESS: &[&str] = &[
+    "compute.joinTokens.create",
+    "compute.endorsementAuthorities.add",
+    "iam.members.leave",
+    "iam.invites.create",
+    "iam.invites.accept",
+    "iam.tokens.create",
+    "iam.tokens.refresh",
+    "admin.tokens.create",
+    "iam.self.whoAmI",
+    "iam.self.permissions",
+];
 
 #[test]
 fn whatever_is_about_one_thing_takes_its_name_without_a_flag() {
@@ -188,8 +207,9 @@ fn whatever_is_about_one_thing_takes_its_name_without_a_flag() {
         };
         assert!(!is_about_many, "{}", verb.method.name);
         let others = verb.fields.iter().filter(|field| field.required && !field.own);
-        let others: String = others.map(|field| format!(" --{}={}", field.flag, sample(field))).collect();
-        let (verb_of, name) = (format!("{} {}", verb.group, verb.name), sample(own));
+        let others: String =
+            others.map(|field| format!(" --{}={}", field.flag, sample(&verb, field))).collect();
+        let (verb_of, name) = (format!("{} {}", verb.group, verb.name), sample(&verb, own));
         let bare = body(&format!("{verb_of} {name}{others}"));
         assert_eq!(bare, body(&format!("{verb_of} --{}={name}{others}", own.flag)), "{verb_of}");
         assert_eq!(bare[&own.path], name, "{verb_of}");

@@ -213,6 +213,7 @@ fn flag(field: &Field) -> Arg {
         Form::Integer => arg.value_name("N").value_parser(value_parser!(i64)),
         Form::Seconds => arg.value_name("DURATION").value_parser(humane::parse_seconds),
         Form::List => arg.value_name(value_name).action(ArgAction::Append).value_delimiter(','),
+        Form::Items | Form::Pairs => arg.value_name(value_name).action(ArgAction::Append),
         Form::File => arg.value_name("FILE").value_hint(ValueHint::FilePath),
         Form::Text | Form::Tenant | Form::IdempotencyKey => arg.value_name(value_name),
     };

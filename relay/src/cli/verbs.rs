@@ -1,6 +1,6 @@
 //! The operator verbs: one for each method that people and services call, with its flags, from the table alone.
 
-use crate::api::schema::{Node, Shape, TypeSchema};
+use crate::api::schema::{Member, Node, Shape, TypeSchema};
 use serde_json::Value;
 use shared::api::Method;
 
@@ -35,8 +35,19 @@ pub(super) struct Field {
     pub(super) own: bool,
     /// The words that it must be one of.
     pub(super) choices: Vec<String>,
+    /// The members of an item, of [`Form::Items`].
+    pub(super) members: Vec<ItemMember>,
     /// One line for people.
     pub(super) help: String,
+}
+
+/// A member of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ItemMember {
+    /// Its name in the input.
+    pub(super) name: String,
+    /// Whether it holds several.
+    pub(super) several: bool,
 }
 
 /// How a flag's value is written.
@@ -52,6 +63,10 @@ pub(super) enum Form {
     Boolean,
     /// Several, by commas or repeated.
     List,
+    /// Several objects, one each time: `acme/ml=EDITOR`, the members but the last by slashes.
+    Items,
+    /// Several names with values, one each time: `name=value`.
+    Pairs,
     /// The name of a file that holds it, or `-`: secrets, and documents.
     File,
     /// Made up unless given.
@@ -94,7 +109,8 @@ impl Verb {
 }
 
 /// Groups whose own things are named by another field than their name tells.
-const OWN_NAMES: &[(&str, &str)] = &[("endorsementKeys", "ekSha256"), ("inventory", "entryId")];
+const OWN_NAMES: &[(&str, &str)] =
+    &[("endorsementKeys", "ekSha256"), ("grants", "userId"), ("inventory", "entryId")];
 
 /// What the fields that name a group's own things may be called, the most likely first: `joinTokens` are named by
 /// `joinTokenId`, `tokenId` or `name`.
@@ -148,9 +164,29 @@ fn form_of(path: &str, node: Node<'_>, own: bool) -> Option<Form> {
         (_, Shape::Secret) => Some(Form::File),
         (_, Shape::Text) if node.keyword("contentMediaType").is_some() => Some(Form::File),
         (_, Shape::Text | Shape::Time) => Some(Form::Text),
-        (_, Shape::List) => (node.items()?.shape() == Shape::Text).then_some(Form::List),
-        (_, Shape::Object | Shape::Map | Shape::Other) => None,
+        (_, Shape::List) => match node.items()?.shape() {
+            Shape::Text => Some(Form::List),
+            Shape::Object => (item_members(node)?.len() >= 2).then_some(Form::Items),
+            _ => None,
+        },
+        (_, Shape::Map) => (node.items()?.shape() == Shape::Text).then_some(Form::Pairs),
+        (_, Shape::Object | Shape::Other) => None,
     }
+}
+
+/// The members of a list's items: texts, the last perhaps several.
+fn item_members(list: Node<'_>) -> Option<Vec<ItemMember>> {
+    let members = list.items()?.members();
+    let last = members.len().checked_sub(1)?;
+    let member = |(at, member): (usize, &Member<'_>)| {
+        let several = match member.node.shape() {
+            Shape::Text => false,
+            Shape::List if at == last => true,
+            _ => return None,
+        };
+        Some(ItemMember { name: member.name.to_owned(), several })
+    };
+    members.iter().enumerate().map(member).collect()
 }
 
 fn field(path: &str, node: Node<'_>, form: Form, required: bool, own: bool) -> Field {
@@ -167,6 +203,7 @@ fn field(path: &str, node: Node<'_>, form: Form, required: bool, own: bool) -> F
         required: required && !matches!(form, Form::IdempotencyKey | Form::Tenant),
         own,
         choices: from.choices().into_iter().map(str::to_owned).collect(),
+        members: if form == Form::Items { item_members(node).unwrap_or_default() } else { Vec::new() },
         help: help(node, form),
     }
 }
@@ -183,9 +220,25 @@ fn help(node: Node<'_>, form: Form) -> String {
         (Form::IdempotencyKey, _) => "; made up unless given".to_owned(),
         (Form::Tenant, _) => " [default: RELAY_TENANT, else provider]".to_owned(),
         (Form::List, _) => " (several by commas)".to_owned(),
+        (Form::Items, _) => format!(": {}, once for each", item_form(node)),
+        (Form::Pairs, _) => ": NAME=VALUE, once for each".to_owned(),
         _ => String::new(),
     };
     format!("{text}{more}")
+}
+
+/// How an item is written: `TENANT-ID/PROJECT-ID=ROLE`.
+fn item_form(list: Node<'_>) -> String {
+    let members = item_members(list).unwrap_or_default();
+    let words = members.iter().map(|member| {
+        let word = kebab(&member.name).to_uppercase();
+        if member.several { format!("{word} (by commas)") } else { word }
+    });
+    let words: Vec<String> = words.collect();
+    match words.split_last() {
+        Some((last, first)) => format!("{}={last}", first.join("/")),
+        None => String::new(),
+    }
 }
 
 /// Durations by example, of those that are allowed, and the bounds.

@@ -214,7 +214,7 @@ async fn authenticate(
     arrival: &Arrival,
 ) -> Result<Option<Caller>, Fault> {
     match access {
-        Access::Any | Access::May(..) => {
+        Access::Any | Access::Own(_) | Access::May(..) => {
             let Some(bearer) = bearer(headers) else { return Ok(None) };
             let principal = tokens::authenticate(relay, bearer, relay.clock.now()).await?;
             Ok(principal.map(|principal| Caller::Credential(Arc::new(principal))))

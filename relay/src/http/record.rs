@@ -5,7 +5,7 @@
 //! What is told to wait (429, 503) is no news, and faults of ours are logged where they become a problem.
 
 use crate::call::Caller;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use shared::{
     api::{Kind, Method},
     problem::{Code, Problem},
@@ -80,6 +80,10 @@ struct Named {
     entry_id: Option<String>,
     ek_sha256: Option<String>,
     authority_id: Option<String>,
+    user_id: Option<String>,
+    member_id: Option<String>,
+    invite_id: Option<String>,
+    subject: Option<String>,
     name: Option<String>,
 }
 
@@ -89,11 +93,16 @@ struct Named {
 struct Drawn {
     join_token: Option<Made>,
     endorsement_authority: Option<Made>,
+    invite: Option<Made>,
+    token: Option<Made>,
 }
 
+/// A thing, or what has the same name and is none: the text of a join token.
 #[derive(Deserialize)]
-struct Made {
-    id: String,
+#[serde(untagged)]
+enum Made {
+    Thing { id: String },
+    Other(IgnoredAny),
 }
 
 /// Records a change that somebody made by an API credential. `input` and `answer` are its bodies.
@@ -116,10 +125,10 @@ fn resource(input: &[u8], answer: &[u8]) -> String {
         .filter_map(|(word, name)| Some(format!("{word}={}", name.as_str()?)))
         .collect();
     words.extend(
-        [drawn.join_token, drawn.endorsement_authority]
+        [drawn.join_token, drawn.endorsement_authority, drawn.invite, drawn.token]
             .into_iter()
             .flatten()
-            .map(|made| format!("id={}", made.id)),
+            .filter_map(|made| if let Made::Thing { id } = made { Some(format!("id={id}")) } else { None }),
     );
     words.join(" ")
 }
@@ -155,13 +164,15 @@ mod tests {
         {
             let schema = Registry::input_schema(method);
             let name = schema["root"]["$ref"].as_str().unwrap().rsplit('/').next().unwrap();
-            let members = schema["$defs"][name]["properties"].as_object().unwrap();
+            let none = serde_json::Map::new();
+            let members = schema["$defs"][name]["properties"].as_object().unwrap_or(&none);
             let input: serde_json::Map<_, _> =
                 members.keys().map(|word| (word.clone(), format!("x-{word}").into())).collect();
             let found = resource(serde_json::Value::from(input).to_string().as_bytes(), b"{}");
-            let found: BTreeSet<&str> = found.split(' ').collect();
-            let is_name =
-                |word: &&String| word.ends_with("Id") || ["name", "ekSha256"].contains(&word.as_str());
+            let found: BTreeSet<&str> = found.split(' ').filter(|word| !word.is_empty()).collect();
+            let is_name = |word: &&String| {
+                word.ends_with("Id") || ["name", "ekSha256", "subject"].contains(&word.as_str())
+            };
             let expected: Vec<String> =
                 members.keys().filter(is_name).map(|word| format!("{word}=x-{word}")).collect();
             assert_eq!(found, expected.iter().map(String::as_str).collect(), "{}", method.name);

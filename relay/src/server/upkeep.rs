@@ -5,7 +5,7 @@
 //! that is wrong for a minute must do no damage that outlasts it.
 
 use crate::{
-    auth::bootstrap,
+    auth::{bootstrap, keys::SIGNS_SECONDS},
     ca::{self, Authority, CaRecord, Demand, Domain, ServerCertificate},
     clock::{Sight, Watch},
     config::Settings,
@@ -18,7 +18,10 @@ use crate::{
     },
     join::queue,
     rotation::{self, Rotator},
-    store::{StoreError, authorities, certificates, credentials, idempotency, join_requests, nodes},
+    store::{
+        StoreError, authorities, certificates, credentials, idempotency, invites, join_requests, nodes,
+        signing_keys,
+    },
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
@@ -316,6 +319,8 @@ async fn forget(relay: &Context) -> Result<(), Fault> {
             Box::pin(async move {
                 idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
                 credentials::forget(tx, *now).await?;
+                invites::forget(tx, *now).await?;
+                signing_keys::forget(tx, now.plus_seconds(-2 * SIGNS_SECONDS)).await?;
                 certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;
                 join_requests::forget(tx, now.plus_seconds(-REQUESTS_SECONDS)).await?;
                 Ok(())

@@ -19,9 +19,11 @@ pub mod idempotency;
 pub mod identifiers;
 pub mod identities;
 pub mod inventory;
+pub mod invites;
 pub mod join_requests;
 pub mod join_tokens;
 pub mod leases;
+pub mod memberships;
 pub mod meta;
 mod migrate;
 pub mod node_conditions;
@@ -31,6 +33,7 @@ pub mod pools;
 pub mod projects;
 mod retry;
 pub mod secrets;
+pub mod signing_keys;
 pub mod sites;
 mod space;
 pub mod tenants;
@@ -40,6 +43,7 @@ pub(crate) mod testing;
 mod tests;
 pub mod token_views;
 mod tx;
+pub mod users;
 mod value;
 mod writer;
 
@@ -72,9 +76,11 @@ const FAMILIES: &[&[&str]] = &[
     identifiers::STATEMENTS,
     identities::STATEMENTS,
     inventory::STATEMENTS,
+    invites::STATEMENTS,
     join_requests::STATEMENTS,
     join_tokens::STATEMENTS,
     leases::STATEMENTS,
+    memberships::STATEMENTS,
     meta::STATEMENTS,
     migrate::STATEMENTS,
     node_conditions::STATEMENTS,
@@ -83,9 +89,11 @@ const FAMILIES: &[&[&str]] = &[
     pools::STATEMENTS,
     projects::STATEMENTS,
     secrets::STATEMENTS,
+    signing_keys::STATEMENTS,
     sites::STATEMENTS,
     tenants::STATEMENTS,
     token_views::STATEMENTS,
+    users::STATEMENTS,
 ];
 
 /// Every statement that the relay runs, but for those that make the schema.

@@ -11,15 +11,22 @@ pub mod access;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
 pub mod inventory;
+pub mod invites;
 pub mod join_requests;
 pub mod join_tokens;
+pub mod members;
 pub mod node;
 pub mod nodes;
 pub mod pools;
 pub mod projects;
+pub mod roles;
 pub mod secrets;
 pub mod sites;
+pub mod subject;
 pub mod tenants;
+pub mod tokens;
+pub mod users;
+pub mod whoami;
 
 use access::{Action, Scope};
 
@@ -39,17 +46,21 @@ pub enum Phase {
     /// The first release.
     #[serde(rename = "v0.1")]
     V0_1,
+    /// Access: members, tokens, components, tasks.
+    #[serde(rename = "v0.2")]
+    V0_2,
 }
 
 impl Phase {
     /// Every phase that this release serves.
-    pub const ALL: [Self; 1] = [Self::V0_1];
+    pub const ALL: [Self; 2] = [Self::V0_1, Self::V0_2];
 
     /// As the wire says it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V0_1 => "v0.1",
+            Self::V0_2 => "v0.2",
         }
     }
 }
@@ -77,6 +88,8 @@ pub enum Access {
     PlatformNode,
     /// Every valid credential of a person or service.
     Any,
+    /// Whoever may do this to what is their own: every user, and an API token that holds the action.
+    Own(Action),
     /// Whoever may do this on the resource that the input names.
     May(Action, Scope),
 }
@@ -91,6 +104,7 @@ impl Access {
             Self::Node => "node certificate".to_owned(),
             Self::PlatformNode => "`node` certificate".to_owned(),
             Self::Any => "any credential".to_owned(),
+            Self::Own(action) => format!("{} @ self", action.as_str()),
             Self::May(action, scope) => format!("{} @ {}", action.as_str(), scope.as_str()),
         }
     }
@@ -138,7 +152,7 @@ impl Method {
     /// Whether people and services call it, by the operator CLI (machines call the others).
     #[must_use]
     pub fn for_operators(&self) -> bool {
-        matches!(self.access, Access::Any | Access::May(..))
+        matches!(self.access, Access::Any | Access::Own(_) | Access::May(..))
     }
 }
 

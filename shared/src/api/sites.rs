@@ -20,10 +20,10 @@ pub const CREATE: Op<CreateSite, SiteAnswer> = Op::mutation(
 );
 /// Shows a site.
 pub const GET: Op<GetSite, SiteAnswer> =
-    Op::read("compute.sites.get", Access::Any, Phase::V0_1, "Show a site.");
+    Op::read("compute.sites.get", Access::Own(Action::SitesRead), Phase::V0_1, "Show a site.");
 /// Lists sites.
 pub const LIST: Op<ListSites, SiteList> =
-    Op::read("compute.sites.list", Access::Any, Phase::V0_1, "List the sites.");
+    Op::read("compute.sites.list", Access::Own(Action::SitesRead), Phase::V0_1, "List the sites.");
 /// Changes a site.
 pub const UPDATE: Op<UpdateSite, SiteAnswer> = Op::mutation(
     "compute.sites.update",

@@ -14,7 +14,7 @@ mod tenants;
 
 use crate::{
     api::{self, registry::Registry},
-    auth::{Grant, Principal},
+    auth::{Grant, Powers, Principal, keys::SigningKeys},
     ca::Authority,
     call::{Call, Caller},
     clock::Clock,
@@ -32,7 +32,10 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::{
-    api::access::{AdminRole, ProjectRole, TenantRole},
+    api::{
+        access::{AdminRole, ProjectRole, TenantRole},
+        tokens::TokenType,
+    },
     id::TokenId,
     problem::{Code, Problem},
     time::Timestamp,
@@ -76,6 +79,7 @@ impl Desk {
             random,
             ca: ArcSwap::from_pointee(authority),
             keys,
+            signing_keys: SigningKeys::default(),
             limits: Limits::new(&limits()),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
@@ -204,7 +208,9 @@ fn who(subject: &str, tenant: &str, grants: Vec<Grant>) -> Principal {
         subject: subject.to_owned(),
         tenant_id: tenant.to_owned(),
         token_id: TokenId::derive(&[1; 32]),
-        grants,
+        token_type: TokenType::User,
+        created_by: subject.to_owned(),
+        powers: Powers::of(grants),
     }
 }
 

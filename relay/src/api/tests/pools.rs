@@ -203,7 +203,8 @@ async fn pools_are_listed_to_those_who_may_read_them() {
         }
         let all = vec!["a-barn", "b-barn", "c-plat", "gpu-a"];
         let both =
-            [member("provider", Viewer).grants, project_member("web", ProjectRole::Viewer).grants].concat();
+            [member("provider", Viewer).powers.held, project_member("web", ProjectRole::Viewer).powers.held]
+                .concat();
         for (caller, listed) in [
             (root(), Ok(all.clone())),
             (member("acme", Viewer), Ok(all)),

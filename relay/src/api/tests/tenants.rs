@@ -86,7 +86,7 @@ async fn a_tenant_is_deleted_empty_and_its_id_is_never_used_again() {
     at_a_desk(async |desk| {
         let delete = |id: &'static str| json!({"tenantId": id});
         assert_eq!(desk.code(&root(), "iam.tenants.delete", delete("provider")).await, Some(InvalidState));
-        let owner = who("user:other", "other", member("other", Owner).grants);
+        let owner = who("user:other", "other", member("other", Owner).powers.held);
         assert_eq!(desk.code(&owner, "iam.tenants.delete", delete("other")).await, Some(InvalidState));
         // acme has a pool and a site: first the one, then the other is in the way.
         desk.good(&root(), "compute.pools.delete", json!({"tenantId": "acme", "poolId": "gpu-a"})).await;
@@ -128,8 +128,11 @@ async fn tenants_are_listed_to_those_who_belong_to_them() {
                 assert_eq!(listed, seen, "{} {limit}", caller.subject);
             }
         }
-        let both =
-            who("user:both", "home", [member("other", Guest).grants, member("acme", Guest).grants].concat());
+        let both = who(
+            "user:both",
+            "home",
+            [member("other", Guest).powers.held, member("acme", Guest).powers.held].concat(),
+        );
         let listed =
             desk.pages(&both, "iam.tenants.list", json!({"limit": 1}), ("tenants", "tenantId")).await;
         assert_eq!(listed, ["acme", "other"]);
@@ -224,8 +227,8 @@ async fn projects_page_replay_and_tell() {
             );
         }
         let some = [
-            project_member("ml", ProjectRole::Viewer).grants,
-            project_member("web", ProjectRole::Viewer).grants,
+            project_member("ml", ProjectRole::Viewer).powers.held,
+            project_member("web", ProjectRole::Viewer).powers.held,
         ];
         let some = who("user:some", "home", some.concat());
         let list = json!({"tenantId": "acme", "limit": 1});
