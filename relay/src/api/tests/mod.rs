@@ -6,11 +6,15 @@ mod endorsement_keys;
 mod inventory;
 mod join_requests;
 mod join_tokens;
+mod members;
 mod nodes;
+mod people;
 mod pools;
+mod powers;
 mod secrets;
 mod sites;
 mod tenants;
+mod tokens;
 
 use crate::{
     api::{self, registry::Registry},
