@@ -3,6 +3,7 @@
 pub mod document;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
+pub mod events;
 pub mod idempotency;
 pub mod inventory;
 pub mod invites;
@@ -84,6 +85,7 @@ fn compute(registry: Registry) -> Result<Registry, String> {
         .on(api::endorsement_keys::LIST_UNMATCHED, endorsement_keys::list_unmatched)?
         .on(api::secrets::PUT, secrets::put)?
         .on(api::secrets::LIST, secrets::list)?
+        .on(api::events::LIST, events::list)?
         .on(api::secrets::REMOVE, secrets::remove)
 }
 

@@ -57,6 +57,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
             "createdAt",
         ],
     ),
+    ("events", &["time", "type", "subject", "actor"]),
     ("grants", &["siteId", "role", "since", "grantedBy"]),
     ("invites", &["id", "projectId", "role", "expiresAt", "createdBy"]),
     ("members", &["memberId", "role", "since", "addedBy"]),

@@ -28,6 +28,10 @@ struct Open {
     since: BTreeMap<u64, Instant>,
 }
 
+/// Marks an answer that has no end, by its extensions.
+#[derive(Clone, Copy)]
+pub(super) struct Endless;
+
 /// One answer: on its way until this is dropped.
 pub(super) struct Begun {
     answers: Arc<Answers>,
@@ -51,14 +55,14 @@ impl Answers {
     /// Resolves once an answer has been on its way for longer than [`LONGEST`].
     pub(super) async fn stuck(&self) {
         loop {
-            // Numbers go up with time: the first is the oldest.
-            let oldest = self.open().since.first_key_value().map(|(number, since)| (*number, *since));
+            let oldest =
+                self.open().since.iter().map(|(number, since)| (*number, *since)).min_by_key(|of| of.1);
             let Some((number, since)) = oldest else {
                 self.begun.notified().await;
                 continue;
             };
             tokio::time::sleep_until(since + LONGEST).await;
-            if self.open().since.contains_key(&number) {
+            if self.open().since.get(&number) == Some(&since) {
                 return;
             }
         }
@@ -70,6 +74,14 @@ impl Answers {
 }
 
 impl Begun {
+    /// The body of an answer without an end, which is on its way anew with each part that the peer takes.
+    pub(super) fn while_taken(self, body: Body) -> Body {
+        Body::new(body.map_frame(move |frame| {
+            self.answers.open().since.insert(self.number, Instant::now());
+            frame
+        }))
+    }
+
     /// The body, which ends this when it is sent or dropped.
     pub(super) fn until_sent(self, body: Body) -> Body {
         Body::new(body.map_err(move |error| {
@@ -102,6 +114,16 @@ mod tests {
         let later = answers.begin();
         assert!(tokio::time::timeout(LONGEST * 2, answers.stuck()).await.is_ok());
         drop((kept, later));
+        let mut endless =
+            answers.begin().while_taken(Body::from_stream(futures_util::stream::repeat_with(|| {
+                Ok::<_, std::convert::Infallible>("x")
+            })));
+        for _ in 0..5 {
+            assert!(tokio::time::timeout(step, answers.stuck()).await.is_err());
+            assert!(endless.frame().await.is_some());
+        }
+        assert!(tokio::time::timeout(LONGEST * 2, answers.stuck()).await.is_ok(), "nobody takes it any more");
+        drop(endless);
         assert!(answers.open().since.is_empty());
         assert!(tokio::time::timeout(LONGEST * 2, answers.stuck()).await.is_err(), "none is on its way");
     }

@@ -22,6 +22,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// answer soon it refuses at once, before it takes memory.
 const MAX_CALLS_IN_FLIGHT: usize = 1024;
 
+/// The most streams of events at a time.
+const MAX_STREAMS: usize = 512;
+
 /// How often a node may renew: once a minute, and this often in a row. Every certificate that it is given stays on the
 /// books until it ends.
 const RENEWALS_IN_A_ROW: NonZeroU32 = NonZeroU32::MIN.saturating_add(29);
@@ -35,6 +38,7 @@ pub struct Limits {
     renewals: DefaultKeyedRateLimiter<NodeId>,
     joins_in_flight: Arc<Semaphore>,
     calls_in_flight: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
 }
 
 impl Limits {
@@ -50,6 +54,7 @@ impl Limits {
             renewals: RateLimiter::keyed(Quota::per_minute(NonZeroU32::MIN).allow_burst(RENEWALS_IN_A_ROW)),
             joins_in_flight: Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS))),
             calls_in_flight: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
     }
 
@@ -110,6 +115,16 @@ impl Limits {
         places.clone().try_acquire_owned().map_err(|_| {
             Problem::new(Code::Unavailable, format!("Too many {many} at this moment; try again."))
                 .retry_after(2)
+        })
+    }
+
+    /// Lets a stream of events begin, for as long as the permit lives.
+    ///
+    /// # Errors
+    /// UNAVAILABLE where there are too many already.
+    pub fn enter_stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            Problem::new(Code::Unavailable, "Too many streams of events are open; try again.").retry_after(30)
         })
     }
 

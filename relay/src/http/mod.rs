@@ -10,6 +10,7 @@ pub mod limits;
 pub mod problem;
 pub mod record;
 pub mod serve;
+mod stream;
 pub mod tls;
 
 use crate::{
@@ -80,7 +81,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/api/openapi.json", get(documents::openapi))
         .route("/api/trust-bundle", get(documents::platform_bundle))
         .route("/api/trust-bundle/tenant", get(documents::tenant_bundle))
-        .route("/crl/{issuer}", get(documents::crl));
+        .route("/crl/{issuer}", get(documents::crl))
+        .route("/api/compute/events/stream", get(stream::events));
     for method in app.registry.methods() {
         let name = method.name;
         let serve = move |State(app): State<Arc<App>>, request: Request| async move {
@@ -155,16 +157,12 @@ async fn run(
         now: app.relay.clock.now(),
     };
     let machine = matches!(call.caller, Caller::Peer(_)).then(|| call.clone());
-    // A task of its own: a client that goes away does not stop a change half-way through its answer.
-    let (running, input) = (app.clone(), body.clone());
-    let task = tokio::spawn(async move {
-        let _in_flight = in_flight;
-        match running.registry.get(name) {
-            Some(bound) => bound.run(call, body).await,
-            None => Err(unauthenticated().into()),
-        }
-    });
-    let mut answer = task.await.map_err(Fault::internal("running a method"))?;
+    let input = body.clone();
+    let mut answer = match app.registry.get(name) {
+        Some(bound) => bound.run(call, body).await,
+        None => Err(unauthenticated().into()),
+    };
+    drop(in_flight);
     if let Some(call) = machine {
         answer = of_machine(&call, answer).await;
     }

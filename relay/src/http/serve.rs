@@ -4,8 +4,13 @@
 //! connections in number. Draining stops accepting, lets requests finish and gives up on the rest after
 //! [`DRAIN_TIMEOUT`].
 
-use super::{App, Arrival, answers::Answers, router, tls::Tls};
-use crate::fault::chain;
+use super::{
+    App, Arrival,
+    answers::{Answers, Endless},
+    problem, router,
+    tls::Tls,
+};
+use crate::fault::{Fault, chain};
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderValue, Request};
 use hyper::body::Incoming;
@@ -16,7 +21,7 @@ use hyper_util::{
         graceful::{GracefulShutdown, Watcher},
     },
 };
-use shared::base32;
+use shared::{base32, problem::Problem};
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -105,7 +110,11 @@ async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
             let request_id = request_id(&app, request.headers());
             let arrival = Arrival { remote, peer: peer.now(), request_id };
             let answer = respond(&app, routes, arrival, request).await;
-            Ok::<_, Infallible>(answer.map(|body| begun.until_sent(body)))
+            let endless = answer.extensions().get::<Endless>().is_some();
+            Ok::<_, Infallible>(answer.map(|body| match endless {
+                true => begun.while_taken(body),
+                false => begun.until_sent(body),
+            }))
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -128,9 +137,14 @@ async fn respond(app: &App, routes: axum::Router, arrival: Arrival, request: Req
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(arrival);
-    let mut response = match routes.oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
+    // A task of its own: a client that goes away stops nothing half-way, neither a change nor a transaction.
+    let mut response = match tokio::spawn(routes.oneshot(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(never)) => match never {},
+        Err(panicked) => {
+            let failed = Fault::internal("answering a request")(panicked).into_problem(&path, &request_id);
+            problem::problem(&Problem { request_id: Some(request_id.to_string()), ..failed })
+        }
     };
     if let Ok(value) = HeaderValue::from_str(&request_id) {
         response.headers_mut().insert("x-request-id", value);

@@ -19,8 +19,8 @@ use crate::{
     join::queue,
     rotation::{self, Rotator},
     store::{
-        StoreError, authorities, certificates, credentials, idempotency, invites, join_requests, nodes,
-        signing_keys,
+        StoreError, authorities, certificates, credentials, events, idempotency, invites, join_requests,
+        nodes, signing_keys,
     },
 };
 use axum::{extract::State, response::Response};
@@ -39,6 +39,12 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 /// How often heartbeats are written.
 const HEARTBEATS: Duration = Duration::from_secs(1);
+/// How often events without a number are looked for.
+const NUMBERING: Duration = Duration::from_millis(300);
+/// How many events get their number in one transaction.
+const NUMBERED_AT_ONCE: i64 = 1_000;
+/// How long an event is kept, in seconds (400 days).
+const EVENTS_SECONDS: i64 = 400 * 86_400;
 /// How often a store that was full is looked at for room.
 const SPACE: Duration = Duration::from_secs(10);
 /// How often certificates, CAs and what is over are looked at.
@@ -75,6 +81,11 @@ pub(super) fn start(
                 other => Ok(other?),
             }
         }
+    }));
+    let relay = app.relay.clone();
+    tasks.spawn(every(NUMBERING, "numbering events", move || {
+        let relay = relay.clone();
+        async move { number_events(&relay).await }
     }));
     let house = Arc::new(House::new(settings, address, app, tls, dates));
     tasks.spawn(every(HOUSEKEEPING, "housekeeping", move || {
@@ -312,6 +323,20 @@ fn take_over(relay: &Context, records: Vec<CaRecord>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Gives numbers to the events that have none: only then do streams tell them.
+async fn number_events(relay: &Context) -> Result<(), Fault> {
+    let looking: Result<bool, StoreError> =
+        relay.store.glance("numbering events", (), |tx, ()| Box::pin(events::any_without_number(tx))).await;
+    if !looking? {
+        return Ok(());
+    }
+    let numbered: Result<u64, StoreError> = relay
+        .store
+        .transact("numbering events", (), |tx, ()| Box::pin(events::number(tx, NUMBERED_AT_ONCE)))
+        .await;
+    numbered.map(drop).map_err(Fault::from)
+}
+
 async fn forget(relay: &Context) -> Result<(), Fault> {
     relay
         .store
@@ -320,6 +345,7 @@ async fn forget(relay: &Context) -> Result<(), Fault> {
                 idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
                 credentials::forget(tx, *now).await?;
                 invites::forget(tx, *now).await?;
+                events::forget(tx, now.plus_seconds(-EVENTS_SECONDS)).await?;
                 signing_keys::forget(tx, now.plus_seconds(-2 * SIGNS_SECONDS)).await?;
                 certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;
                 join_requests::forget(tx, now.plus_seconds(-REQUESTS_SECONDS)).await?;

@@ -20,6 +20,8 @@ pub enum Name {
     ProviderTenant,
     /// What only the right master key opens.
     KeyCheck,
+    /// The last number that was given to an event.
+    LastEventNumber,
     /// Nothing: a row that comes and goes to see whether there is room for one.
     SpaceProbe,
 }
@@ -30,6 +32,7 @@ impl Name {
             Self::TrustDomain => "trust_domain",
             Self::ProviderTenant => "provider_tenant",
             Self::KeyCheck => "key_check",
+            Self::LastEventNumber => "last_event_number",
             Self::SpaceProbe => "space_probe",
         }
     }
@@ -41,6 +44,14 @@ impl Name {
 /// The store's.
 pub async fn find(tx: &mut Tx<'_>, name: Name) -> Result<Option<String>, StoreError> {
     tx.fetch_optional(FIND, &[name.as_str().into()]).await?.map(|row| row.text("value")).transpose()
+}
+
+/// What is remembered under a name, locked.
+///
+/// # Errors
+/// The store's.
+pub async fn lock(tx: &mut Tx<'_>, name: Name) -> Result<Option<String>, StoreError> {
+    tx.lock_optional(FIND, &[name.as_str().into()]).await?.map(|row| row.text("value")).transpose()
 }
 
 /// Remembers a value, for good.

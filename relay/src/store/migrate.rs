@@ -38,6 +38,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 5, name: "0005_vouched", sql: include_str!("../../migrations/0005_vouched.sql") },
     Migration { version: 6, name: "0006_leases", sql: include_str!("../../migrations/0006_leases.sql") },
     Migration { version: 7, name: "0007_access", sql: include_str!("../../migrations/0007_access.sql") },
+    Migration {
+        version: 8,
+        name: "0008_event_numbers",
+        sql: include_str!("../../migrations/0008_event_numbers.sql"),
+    },
 ];
 
 /// What a migration did.

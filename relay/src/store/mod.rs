@@ -1,5 +1,8 @@
 //! The store: every row that the relay keeps, in SQLite or PostgreSQL, by SQL that is written once.
 //!
+//! Whatever was begun here runs to its end: a future that is dropped half-way may leave its connection inside of a
+//! transaction. So requests are tasks of their own, and so is whatever feeds a stream.
+//!
 //! A change is one [`Store::transact`]: lock, judge, change, write the event, all or nothing, tried again where
 //! others were in its way. The network is never touched inside, and no other transaction is begun inside: SQLite has
 //! one writer (`writer`), which would wait for itself.

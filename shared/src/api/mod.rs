@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 pub mod access;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
+pub mod events;
 pub mod inventory;
 pub mod invites;
 pub mod join_requests;

@@ -7,6 +7,7 @@ mod cluster;
 mod decisions;
 mod dropped;
 mod endorsement;
+mod events;
 mod full_disk;
 mod hostile;
 mod impostors;

@@ -50,6 +50,7 @@ const BODIES: &[(&str, &str)] = &[
     ("compute.pools.get", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.pools.list", r#"{"tenantId": "t"}"#),
     ("compute.pools.update", r#"{"tenantId": "t", "poolId": "p", "policy": {}}"#),
+    ("compute.events.list", r#"{"tenantId": "t"}"#),
     ("compute.secrets.put", r#"{"tenantId": "t", "poolId": "p", "name": "n", "value": "v"}"#),
     ("compute.secrets.list", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.secrets.remove", r#"{"tenantId": "t", "poolId": "p", "name": "n"}"#),
