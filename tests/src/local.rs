@@ -44,10 +44,24 @@ impl LocalRelay {
     ///
     /// # Panics
     /// It does not start.
-    #[expect(clippy::panic, reason = "a test without its relay fails")]
     pub async fn start(home: &Path, name: &str, database: &Database, clock: &Clock) -> Self {
+        Self::start_with(home, name, database, clock, &[]).await
+    }
+
+    /// As [`LocalRelay::start`], with more settings.
+    ///
+    /// # Panics
+    /// It does not start.
+    #[expect(clippy::panic, reason = "a test without its relay fails")]
+    pub async fn start_with(
+        home: &Path,
+        name: &str,
+        database: &Database,
+        clock: &Clock,
+        more: &[(&str, &str)],
+    ) -> Self {
         let data_dir = home.join(name);
-        let settings = settings(&data_dir, &home.join("master.key"), database);
+        let settings = settings(&data_dir, &home.join("master.key"), database, more);
         let relay = Relay::start(settings, clock.clone(), Random::system())
             .await
             .unwrap_or_else(|error| panic!("a relay does not start: {}", relay::fault::chain(&error)));
@@ -305,14 +319,14 @@ fn request(key: &KeyPair) -> String {
 }
 
 #[expect(clippy::panic, reason = "a test without its settings fails")]
-fn settings(data_dir: &Path, master_key: &Path, database: &Database) -> Settings {
+fn settings(data_dir: &Path, master_key: &Path, database: &Database, more: &[(&str, &str)]) -> Settings {
     let text = |path: &Path| path.display().to_string();
     let flags = |key: &relay::config::Key| match key.name {
         "data_dir" => Some(text(data_dir)),
         "master_key_file" => Some(text(master_key)),
         "listen" | "metrics_listen" => Some("127.0.0.1:0".to_owned()),
         "database_url" => Some(database.url().to_owned()),
-        _ => None,
+        name => more.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()),
     };
     let nowhere = data_dir.join("no-relay.toml");
     let sources = Sources { file: None, default_file: &nowhere, env: &|_| None, flags: &flags };

@@ -13,6 +13,7 @@ mod hostile;
 mod impostors;
 mod interrupted;
 mod join;
+mod matrix;
 mod operator;
 mod over;
 mod own_root;
@@ -48,6 +49,15 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let clock = relay::clock::Clock::manual(START);
         let relay = LocalRelay::start(home.path(), "relay", &database, &clock).await;
+        Self { home, database, clock, relay }
+    }
+
+    /// A world without limits, for stories of more calls than a person makes.
+    async fn unlimited(database: Database) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let clock = relay::clock::Clock::manual(START);
+        let limits = [("limits.per_ip_per_minute", "1000000"), ("limits.per_token_per_minute", "1000000")];
+        let relay = LocalRelay::start_with(home.path(), "relay", &database, &clock, &limits).await;
         Self { home, database, clock, relay }
     }
 
