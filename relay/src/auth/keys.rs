@@ -80,6 +80,12 @@ impl SigningKeys {
         }
     }
 
+    /// Whether this relay has opened the key.
+    #[must_use]
+    pub fn knows(&self, id: &SigningKeyId) -> bool {
+        self.known(id).is_some()
+    }
+
     fn known(&self, id: &SigningKeyId) -> Option<Arc<SigningKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }

@@ -142,6 +142,13 @@ pub async fn authenticate(relay: &Context, bearer: &str, now: Timestamp) -> Resu
     Ok(Some(Principal { subject, tenant_id, token_id: id, token_type, created_by, powers }))
 }
 
+/// Whether finding out about a bearer text needs a look into the store for a key that this relay has not opened: whoever
+/// makes it do so with one text after another must pay before.
+#[must_use]
+pub fn asks_for_a_key(relay: &Context, bearer: &str) -> bool {
+    jwt::key_of(bearer).is_some_and(|id| !relay.signing_keys.knows(&id))
+}
+
 /// What the text says, if a key of ours signed it.
 async fn signed(relay: &Context, bearer: &str) -> Result<Option<Claims>, Fault> {
     let Some(id) = jwt::key_of(bearer) else { return Ok(None) };

@@ -89,7 +89,8 @@ pub(super) const LIMIT_IP: Key = number(
 /// Health calls.
 pub(super) const LIMIT_HEALTH: Key = number(
     "limits.health_per_minute",
-    "Calls a minute of health checks, trust bundles and CRLs from one address [default: 3000]",
+    "Calls a minute that need no credential from one address: health, documents, trust bundles, CRLs, and what is no \
+     method's [default: 3000]",
 );
 /// Joins of one address.
 pub(super) const LIMIT_JOIN: Key =

@@ -39,7 +39,10 @@ pub(super) async fn readyz(State(app): Shared, Extension(arrival): Extension<Arr
 }
 
 /// `GET /api/version`.
-pub(super) async fn version() -> Response {
+pub(super) async fn version(State(app): Shared, Extension(arrival): Extension<Arrival>) -> Response {
+    if let Err(refused) = limited(&app, &arrival) {
+        return refused;
+    }
     let phases: Vec<&str> = Phase::ALL.iter().map(|phase| phase.as_str()).collect();
     document(&json!({"version": env!("CARGO_PKG_VERSION"), "phases": phases}))
 }
@@ -103,7 +106,7 @@ pub(super) async fn crl(
 }
 
 fn limited(app: &App, arrival: &Arrival) -> Result<(), Response> {
-    app.relay.limits.charge_health(arrival.remote).map_err(|refusal| refuse(arrival, refusal))
+    app.relay.limits.charge_open(arrival.remote).map_err(|refusal| refuse(arrival, refusal))
 }
 
 fn refuse(arrival: &Arrival, refusal: Problem) -> Response {

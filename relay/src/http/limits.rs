@@ -78,12 +78,12 @@ impl Limits {
         )
     }
 
-    /// Charges an address for a health check.
+    /// Charges an address for what needs no credential: a health check, a document, a request that is none of a method's.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED with the wait.
-    pub fn charge_health(&self, address: IpAddr) -> Result<(), Problem> {
-        charge(&self.health, &network(address), "health checks from this address")
+    pub fn charge_open(&self, address: IpAddr) -> Result<(), Problem> {
+        charge(&self.health, &network(address), "health checks and documents from this address")
     }
 
     /// Charges an address for a join with a right token.
@@ -197,10 +197,10 @@ mod tests {
     fn an_ipv6_client_is_its_network() {
         let limits = small();
         for host in ["2001:db8::1", "2001:db8::2"] {
-            assert!(limits.charge_health(host.parse().unwrap()).is_ok());
+            assert!(limits.charge_open(host.parse().unwrap()).is_ok());
         }
-        assert!(limits.charge_health("2001:db8::3".parse().unwrap()).is_err());
-        assert!(limits.charge_health("2001:db8:0:1::3".parse().unwrap()).is_ok());
+        assert!(limits.charge_open("2001:db8::3".parse().unwrap()).is_err());
+        assert!(limits.charge_open("2001:db8:0:1::3".parse().unwrap()).is_ok());
     }
 
     #[test]

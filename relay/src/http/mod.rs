@@ -36,7 +36,7 @@ use http::{
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::{
-    api::Access,
+    api::{Access, Method},
     problem::{Code, Problem, Reason},
     token::JoinToken,
 };
@@ -93,21 +93,21 @@ pub fn router(app: &Arc<App>) -> Router {
     router.fallback(no_such_route).method_not_allowed_fallback(wrong_verb).with_state(app.clone())
 }
 
-async fn no_such_route(request: Request) -> Response {
-    refuse(
-        &request,
-        Problem::new(Code::NotFound, "There is no such route; GET /api/openapi.json lists them."),
-    )
+async fn no_such_route(State(app): State<Arc<App>>, request: Request) -> Response {
+    let refusal = Problem::new(Code::NotFound, "There is no such route; GET /api/openapi.json lists them.");
+    refuse(&app, &request, refusal)
 }
 
-async fn wrong_verb(request: Request) -> Response {
+async fn wrong_verb(State(app): State<Arc<App>>, request: Request) -> Response {
     let detail = "Methods are called with POST, documents with GET.";
-    refuse(&request, problem::invalid_with_status(StatusCode::METHOD_NOT_ALLOWED, detail))
+    refuse(&app, &request, problem::invalid_with_status(StatusCode::METHOD_NOT_ALLOWED, detail))
 }
 
-fn refuse(request: &Request, mut refusal: Problem) -> Response {
-    refusal.request_id = request.extensions().get::<Arrival>().map(|arrival| arrival.request_id.to_string());
-    problem::problem(&refusal)
+/// Refuses what is no method's request; also that not without end.
+fn refuse(app: &App, request: &Request, refusal: Problem) -> Response {
+    let Some(arrival) = request.extensions().get::<Arrival>() else { return problem::problem(&refusal) };
+    let refusal = app.relay.limits.charge_open(arrival.remote).err().unwrap_or(refusal);
+    problem::problem(&Problem { request_id: Some(arrival.request_id.to_string()), ..refusal })
 }
 
 /// Runs a method for a request.
@@ -138,9 +138,13 @@ async fn run(
 ) -> Result<Vec<u8>, Fault> {
     let method = app.registry.get(name).map(|bound| bound.method).ok_or_else(unauthenticated)?;
     let access = method.access;
-    require_json(headers)?;
-    let Some(caller) = authenticate(&app.relay, access, headers, arrival).await? else {
-        app.relay.limits.charge_wrong_credential(arrival.remote)?;
+    if let Err(refusal) = require_json(headers) {
+        app.relay.limits.charge_open(arrival.remote)?;
+        return Err(refusal.into());
+    }
+    let mut stranger = Stranger::new(&app.relay, arrival.remote);
+    let Some(caller) = authenticate(&mut stranger, access, headers, arrival).await? else {
+        stranger.charge()?;
         return Err(no_credential(access).into());
     };
     charge(&app.relay, access, &caller, arrival.remote)?;
@@ -149,29 +153,31 @@ async fn run(
     let in_flight = app.relay.limits.enter(access)?;
     let call = Call {
         relay: app.relay.clone(),
-        caller: caller.clone(),
+        caller,
         method: name,
         remote: arrival.remote,
         request_id: arrival.request_id.to_string(),
         // Only now: what ends while a slow body comes has ended.
         now: app.relay.clock.now(),
     };
-    let machine = matches!(call.caller, Caller::Peer(_)).then(|| call.clone());
-    let input = body.clone();
-    let mut answer = match app.registry.get(name) {
-        Some(bound) => bound.run(call, body).await,
-        None => Err(unauthenticated().into()),
-    };
+    let answer = judged(app, &method, call, body).await;
     drop(in_flight);
-    if let Some(call) = machine {
-        answer = of_machine(&call, answer).await;
-    }
-    if let Ok(answer) = &answer {
-        record::changed(&method, &arrival.request_id, &caller, &input, answer);
-    }
     // A certificate or token that counts no more shows only in the store.
     if is(&answer, Code::Unauthenticated) {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
+    }
+    answer
+}
+
+/// Runs the handler, and records what came of it.
+async fn judged(app: &App, method: &Method, call: Call, body: Bytes) -> Result<Vec<u8>, Fault> {
+    let Some(bound) = app.registry.get(method.name) else { return Err(unauthenticated().into()) };
+    let mut answer = bound.run(call.clone(), body.clone()).await;
+    if matches!(call.caller, Caller::Peer(_)) {
+        answer = of_machine(&call, answer).await;
+    }
+    if let Ok(answer) = &answer {
+        record::changed(method, &call.request_id, &call.caller, &body, answer);
     }
     answer
 }
@@ -204,16 +210,40 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     Err(problem::invalid_with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
 }
 
+/// Whoever has not shown yet who they are. Pays once, at the latest when the credential turns out to be none.
+struct Stranger<'a> {
+    relay: &'a Context,
+    remote: IpAddr,
+    charged: bool,
+}
+
+impl<'a> Stranger<'a> {
+    fn new(relay: &'a Context, remote: IpAddr) -> Self {
+        Self { relay, remote, charged: false }
+    }
+
+    fn charge(&mut self) -> Result<(), Problem> {
+        if std::mem::replace(&mut self.charged, true) {
+            return Ok(());
+        }
+        self.relay.limits.charge_wrong_credential(self.remote)
+    }
+}
+
 /// The caller, by the kind of credential that the method asks for; `None` if there is none that counts.
 async fn authenticate(
-    relay: &Context,
+    stranger: &mut Stranger<'_>,
     access: Access,
     headers: &HeaderMap,
     arrival: &Arrival,
 ) -> Result<Option<Caller>, Fault> {
+    let relay = stranger.relay;
     match access {
         Access::Any | Access::Own(_) | Access::May(..) => {
             let Some(bearer) = bearer(headers) else { return Ok(None) };
+            if tokens::asks_for_a_key(relay, bearer) {
+                stranger.charge()?;
+            }
             let principal = tokens::authenticate(relay, bearer, relay.clock.now()).await?;
             Ok(principal.map(|principal| Caller::Credential(Arc::new(principal))))
         }
@@ -240,7 +270,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// Charges the buckets of a right credential, and only its own. A machine's other calls are bounded by its connections.
+/// Charges the buckets of a right credential, and only its own.
 fn charge(relay: &Context, access: Access, caller: &Caller, remote: IpAddr) -> Result<(), Problem> {
     match caller {
         Caller::Credential(principal) => relay.limits.charge_token(principal.token_id.as_str()),
@@ -249,7 +279,7 @@ fn charge(relay: &Context, access: Access, caller: &Caller, remote: IpAddr) -> R
             relay.limits.charge_token(id.as_str())
         }
         Caller::Peer(peer) if access == Access::RenewingNode => relay.limits.charge_renewal(&peer.node),
-        Caller::Peer(_) => Ok(()),
+        Caller::Peer(peer) => relay.limits.charge_token(peer.node.as_str()),
     }
 }
 

@@ -5,14 +5,14 @@
 //! has ended, or whose owner may no more, ends the stream. What it tells is read by a task of its own, which ends at its
 //! next look when the client has gone.
 
-use super::{App, Arrival, answers::Endless, bearer, problem};
+use super::{App, Arrival, Stranger, answers::Endless, authenticate, bearer, problem};
 use crate::{
     api::events::sourced,
     auth::{
         policy::{Decision, Resource, may, not_found},
         tokens,
     },
-    call::no_credential,
+    call::{Caller, no_credential},
     fault::{Fault, chain},
     store::events,
 };
@@ -37,6 +37,8 @@ use tokio::{
     time::Instant,
 };
 
+/// What it is called beside the methods.
+const NAME: &str = "compute.events.stream";
 /// How often a stream looks for what is new, and judges its token.
 const LOOK: Duration = Duration::from_millis(500);
 /// How often a silent stream says that it is there.
@@ -79,7 +81,7 @@ pub(super) async fn events(
     match begin(&app, &arrival, asked, &headers).await {
         Ok(stream) => answer(stream),
         Err(fault) => {
-            let refusal = fault.into_problem("compute.events.stream", &arrival.request_id);
+            let refusal = fault.into_problem(NAME, &arrival.request_id);
             problem::problem(&Problem { request_id: Some(arrival.request_id.to_string()), ..refusal })
         }
     }
@@ -91,10 +93,11 @@ async fn begin(
     asked: Result<Query<Asked>, QueryRejection>,
     headers: &HeaderMap,
 ) -> Result<Stream, Fault> {
-    let token = bearer(headers).unwrap_or_default();
     let relay = &app.relay;
-    let Some(principal) = tokens::authenticate(relay, token, relay.clock.now()).await? else {
-        relay.limits.charge_wrong_credential(arrival.remote)?;
+    let mut stranger = Stranger::new(relay, arrival.remote);
+    let found = authenticate(&mut stranger, Access::Any, headers, arrival).await?;
+    let Some(Caller::Credential(principal)) = found else {
+        stranger.charge()?;
         return Err(no_credential(Access::Any).into());
     };
     relay.limits.charge_token(principal.token_id.as_str())?;
@@ -121,7 +124,7 @@ async fn begin(
     let tenant = asked.tenant_id;
     decide(&principal.powers, tenant.as_ref())?;
     let place = relay.limits.enter_stream()?;
-    let bearer = Secret::new(token.to_owned());
+    let bearer = Secret::new(bearer(headers).unwrap_or_default().to_owned());
     Ok(Stream { app: app.clone(), bearer, tenant, types, after, told: Instant::now(), _place: place })
 }
 
