@@ -10,7 +10,7 @@ use crate::{
     fault::{Fault, chain},
     files,
     first_start::{self, Beginning, Installation},
-    http::{App, crls::Crls, limits::Limits, record::Refusals, serve, tls::Tls},
+    http::{App, crls::Crls, limits::Limits, proxy::Trusted, record::Refusals, serve, tls::Tls},
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
     random::Random,
@@ -110,7 +110,8 @@ impl Relay {
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
         let (relay, crls, refusals) = (Arc::new(relay), Crls::default(), Refusals::default());
-        let app = Arc::new(App { relay, registry, url, crls, refusals });
+        let proxies = Trusted::new(settings.trusted_proxies.clone());
+        let app = Arc::new(App { relay, registry, url, crls, refusals, proxies });
         Ok(Self { settings, trust_domain, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
     }
 

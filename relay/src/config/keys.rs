@@ -9,6 +9,8 @@ pub enum Form {
     Text,
     /// A TOML integer.
     Number,
+    /// A TOML array of strings; by commas where there is one text.
+    Words,
 }
 
 /// A setting.
@@ -66,6 +68,13 @@ pub(super) const SERVICE_ACCOUNT_DIR: Key = text(
     "The folder with token, ca.crt and namespace of the pod's service account, for bootstrap_secret [default: \
      /var/run/secrets/kubernetes.io/serviceaccount]",
 );
+/// The proxies that are believed.
+pub(super) const TRUSTED_PROXIES: Key = Key {
+    name: "trusted_proxies",
+    form: Form::Words,
+    value: "CIDR,…",
+    help: "The networks of load balancers that say by the PROXY protocol, version 2, who the client is, and must [default: none]",
+};
 /// The SPIFFE trust domain.
 pub(super) const TRUST_DOMAIN: Key = text(
     "trust_domain",
@@ -119,6 +128,7 @@ pub const KEYS: &[Key] = &[
     SERVICE_ACCOUNT_DIR,
     TRUST_DOMAIN,
     METRICS_LISTEN,
+    TRUSTED_PROXIES,
     LIMIT_TOKEN,
     LIMIT_IP,
     LIMIT_HEALTH,

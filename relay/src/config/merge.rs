@@ -99,6 +99,11 @@ fn scalar(key: &Key, value: toml::Value) -> Result<String, &'static str> {
     match (key.form, value) {
         (Form::Text, toml::Value::String(text)) => Ok(text),
         (Form::Number, toml::Value::Integer(number)) => Ok(number.to_string()),
+        (Form::Words, toml::Value::Array(words)) => {
+            let words: Option<Vec<&str>> = words.iter().map(toml::Value::as_str).collect();
+            words.map(|words| words.join(",")).ok_or("an array of strings")
+        }
+        (Form::Words, _) => Err("an array of strings"),
         (Form::Text, _) => Err("a string"),
         (Form::Number, _) => Err("an integer"),
     }

@@ -19,6 +19,7 @@ pub use merge::DEFAULT_FILE;
 pub use values::{InvalidLogFormat, InvalidRelayUrl, LogFormat, NoTrustDomain, RelayUrl};
 
 use crate::{ca::TrustDomain, log};
+use ipnet::IpNet;
 use merge::Merged;
 use std::{
     fmt::Display,
@@ -30,6 +31,8 @@ use std::{
 
 /// The most that a limit may be set to: a million a minute.
 pub const MAX_LIMIT: u32 = 1_000_000;
+/// The most networks of proxies.
+const MAX_PROXIES: usize = 64;
 /// The name of the master key among systemd's credentials.
 const MASTER_KEY_CREDENTIAL: &str = "relay.master-key";
 
@@ -66,6 +69,8 @@ pub struct Settings {
     pub trust_domain: Option<TrustDomain>,
     /// Where metrics are served.
     pub metrics_listen: SocketAddr,
+    /// The networks of proxies that are believed on who the client is.
+    pub trusted_proxies: Vec<IpNet>,
     /// What is too much.
     pub limits: Limits,
     /// What is logged, and how.
@@ -119,6 +124,7 @@ impl Settings {
             bootstrap_secret: bootstrap_secret(&merged, sources.env)?,
             trust_domain: parsed(&merged, &keys::TRUST_DOMAIN, as_is)?,
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
+            trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
             limits: limits(&merged)?,
             log: log_settings(&merged)?,
             data_dir,
@@ -202,6 +208,19 @@ fn folder(text: &str) -> Result<PathBuf, String> {
 fn limit(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse::<NonZeroU32>().ok().filter(|number| number.get() <= MAX_LIMIT);
     number.ok_or_else(|| format!("must be an integer from 1 to {MAX_LIMIT}"))
+}
+
+/// Networks by commas. A single address is written with its whole prefix: one that is forgotten trusts nobody by mistake.
+fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+    let rule = || {
+        format!(
+            "must be at most {MAX_PROXIES} networks, such as 10.0.0.0/24 or fd00::/64, with no bits behind the prefix"
+        )
+    };
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let network = |word: &str| word.parse::<IpNet>().ok().filter(|network| network.trunc() == *network);
+    let networks: Option<Vec<IpNet>> = words.map(network).collect();
+    networks.filter(|networks| networks.len() <= MAX_PROXIES).ok_or_else(rule)
 }
 
 fn log_filter(text: &str) -> Result<String, String> {

@@ -8,6 +8,7 @@ pub mod crls;
 pub mod documents;
 pub mod limits;
 pub mod problem;
+pub mod proxy;
 pub mod record;
 pub mod serve;
 mod stream;
@@ -59,6 +60,8 @@ pub struct App {
     pub crls: crls::Crls,
     /// Bounds what the log says of refusals.
     pub refusals: record::Refusals,
+    /// Who is believed on who the client is.
+    pub proxies: proxy::Trusted,
 }
 
 /// What is known of a request before it is read.

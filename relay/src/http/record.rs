@@ -4,14 +4,18 @@
 //!
 //! What is told to wait (429, 503) is no news, and faults of ours are logged where they become a problem.
 
-use crate::call::Caller;
+use super::proxy::ProxyError;
+use crate::{call::Caller, fault::chain};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use shared::{
     api::{Kind, Method},
     problem::{Code, Problem},
     time::Timestamp,
 };
-use std::sync::{Mutex, PoisonError};
+use std::{
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
+};
 
 /// The most refusals that are logged in a minute: strangers can cause them. Those beyond are counted.
 const MAX_REFUSALS_PER_MINUTE: u32 = 600;
@@ -47,6 +51,14 @@ impl Refusals {
         };
         window.count = window.count.saturating_add(1);
         Place { logged: window.count <= MAX_REFUSALS_PER_MINUTE, left_out }
+    }
+
+    /// Logs that a trusted proxy's connection was refused: whoever runs both must see it. One that does so with every
+    /// connection is as bounded as all refusals.
+    pub(super) fn proxy(&self, proxy: IpAddr, error: &ProxyError, now: Timestamp) {
+        if self.place(now).logged {
+            tracing::warn!(%proxy, error = chain(error), "a trusted proxy's connection was ended");
+        }
     }
 
     /// Records a refusal, if it is final.

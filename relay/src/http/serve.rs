@@ -93,6 +93,11 @@ struct Connection {
 
 async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     let _ = stream.set_nodelay(true);
+    let mut stream = stream;
+    let remote = match this.app.proxies.client(&mut stream, this.remote.ip()).await {
+        Ok(client) => client,
+        Err(error) => return this.app.refusals.proxy(this.remote.ip(), &error, this.app.relay.clock.now()),
+    };
     let mut stream = TimeoutStream::new(stream);
     stream.set_read_timeout(Some(SILENCE_TIMEOUT));
     stream.set_write_timeout(Some(SILENCE_TIMEOUT));
@@ -100,7 +105,6 @@ async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     // A scanner's failed handshake is no news; what a machine must know it says itself.
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Box::pin(stream))).await else { return };
     let peer = Arc::new(this.tls.peer(stream.get_ref().1.peer_certificates()));
-    let remote = this.remote.ip().to_canonical();
     let answers = Arc::new(Answers::default());
     let begun = answers.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
