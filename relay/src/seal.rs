@@ -6,11 +6,13 @@
 //! unless told to.
 
 mod carried;
+mod chain;
 mod master;
 #[cfg(test)]
 mod tests;
 
 pub use carried::CarriedError;
+pub use chain::{ChainKey, LINK_BYTES};
 pub use master::{MasterKey, MasterKeyError};
 
 use crate::random::Random;

@@ -2,6 +2,7 @@
 
 use crate::{
     api,
+    audit::denials::Denials,
     auth::{bootstrap, keys::SigningKeys},
     ca::Authority,
     clock::Clock,
@@ -111,7 +112,8 @@ impl Relay {
         let url = settings.url_at(address).to_string();
         let (relay, crls, refusals) = (Arc::new(relay), Crls::default(), Refusals::default());
         let proxies = Trusted::new(settings.trusted_proxies.clone());
-        let app = Arc::new(App { relay, registry, url, crls, refusals, proxies });
+        let app =
+            Arc::new(App { relay, registry, url, crls, refusals, denials: Denials::default(), proxies });
         Ok(Self { settings, trust_domain, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
     }
 

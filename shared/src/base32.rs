@@ -59,6 +59,18 @@ pub fn decode<const N: usize>(text: &str) -> Option<[u8; N]> {
     (window == 0).then_some(bytes)
 }
 
+/// Reads a number as [`encode_u128`] writes it, of at most 12 characters; `None` if one is not of the alphabet.
+#[must_use]
+pub fn decode_number(text: &str) -> Option<u64> {
+    if text.len() > 12 {
+        return None;
+    }
+    text.bytes().try_fold(0u64, |sum, character| {
+        let value = ALPHABET.iter().position(|letter| *letter == character)?;
+        Some((sum << 5) | u64::try_from(value).ok()?)
+    })
+}
+
 /// Whether every character belongs to the alphabet.
 #[must_use]
 pub fn is_base32(text: &str) -> bool {

@@ -10,6 +10,9 @@ use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 
 /// Random bytes that a drawn id takes.
 pub const RANDOM_BYTES: usize = 10;
+/// The characters of a ULID, and those of its milliseconds.
+const ULID_CHARS: usize = 26;
+const MILLIS_CHARS: usize = 10;
 
 /// What an id names. Implemented by the empty types below only.
 pub trait Kind {
@@ -51,6 +54,8 @@ kinds! {
     TokenId, Token, "tk_";
     /// An event, `ev_…`.
     EventId, Event, "ev_";
+    /// A record of the audit, `au_…`.
+    AuditId, Audit, "au_";
     /// An invite, `inv_…`.
     InviteId, Invite, "inv_";
     /// A signing key of tokens, `sk_…`.
@@ -78,6 +83,14 @@ impl<K: Kind> Id<K> {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// When an id was drawn; `None` of one that was derived.
+    #[must_use]
+    pub fn drawn_at(&self) -> Option<Timestamp> {
+        let ulid = self.0.strip_prefix(K::PREFIX).filter(|rest| rest.len() == ULID_CHARS)?;
+        let millis = base32::decode_number(ulid.get(..MILLIS_CHARS)?)?;
+        Some(Timestamp::from_millis(i64::try_from(millis).ok()?))
     }
 
     /// The pattern that every id of this kind matches, anchored.
@@ -156,6 +169,9 @@ mod tests {
         let later = NodeId::draw(Timestamp::from_millis(1_469_918_176_386), [0; 10]);
         assert!(known < later);
         assert_eq!(known.as_str().parse::<NodeId>().unwrap(), known);
+        assert_eq!(known.drawn_at(), Some(Timestamp::from_millis(1_469_918_176_385)));
+        assert_eq!(zero.drawn_at(), Some(Timestamp::from_millis(0)));
+        assert_eq!(NodeId::derive(&[1; 32]).drawn_at(), None);
     }
 
     #[test]

@@ -137,6 +137,7 @@ async fn make(
         expires_at: call.now.plus_seconds(input.expires_in_seconds.map_or(DEFAULT_SECONDS, Int::get)),
     };
     invites::insert(tx, &invite, digest).await?;
+    tx.note_about(&invite.tenant_id, invite.id.as_str());
     idempotency::keep(tx, call, &input.idempotency_key, input, &invite).await?;
     Ok((invite, true))
 }

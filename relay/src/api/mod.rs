@@ -1,5 +1,6 @@
 //! The methods: THE LIST binds each row of the table to the handler that does it.
 
+pub mod audit;
 pub mod document;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
@@ -24,7 +25,7 @@ pub mod sites;
 mod steps;
 pub mod tenants;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tokens;
 pub mod users;
 pub mod validate;
@@ -116,6 +117,7 @@ fn iam(registry: Registry) -> Result<Registry, String> {
         .on(api::tokens::UPDATE, tokens::update)?
         .on(api::tokens::REVOKE, tokens::revoke)?
         .on(api::tokens::REFRESH, tokens::refresh)?
+        .on(api::audit::LIST, audit::list)?
         .on(api::whoami::WHO_AM_I, whoami::who_am_i)?
         .on(api::whoami::PERMISSIONS, whoami::permissions)
 }
@@ -132,5 +134,6 @@ fn admin(registry: Registry) -> Result<Registry, String> {
         .on(api::tokens::ADMIN_CREATE, tokens::create_for)?
         .on(api::tokens::ADMIN_GET, tokens::admin_get)?
         .on(api::tokens::ADMIN_LIST, tokens::admin_list)?
-        .on(api::tokens::ADMIN_REVOKE, tokens::admin_revoke)
+        .on(api::tokens::ADMIN_REVOKE, tokens::admin_revoke)?
+        .on(api::audit::ADMIN_LIST, audit::list_all)
 }

@@ -1,7 +1,7 @@
 //! The registry: which handler does what a row says, and the pipeline that every call of it goes through.
 
 use super::validate::{InputSchema, Schemas};
-use crate::{call::Call, fault::Fault};
+use crate::{audit, call::Call, fault::Fault};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
@@ -45,22 +45,27 @@ impl Registry {
         F: Fn(Call, I) -> R + Copy + Send + Sync + 'static,
         R: Future<Output = Result<O, Fault>> + Send + 'static,
     {
-        let (name, access) = (op.method.name, op.method.access);
+        let method = op.method;
         let schema = std::sync::Arc::new(InputSchema::compile(&op.method)?);
         let handler: Handler = Box::new(move |call, body| {
             let schema = schema.clone();
             Box::pin(async move {
                 let input = schema.read::<I>(&body)?;
-                if let Access::Own(action) = access {
+                if let Access::Own(action) = method.access {
                     call.may_own(action)?;
                 }
-                let output = handler(call, input).await?;
+                let beside = audit::beside(&call, &method, &body);
+                let work = handler(call, input);
+                let output = match beside {
+                    Some(beside) => beside.around(work).await,
+                    None => work.await,
+                }?;
                 serde_json::to_vec(&output).map_err(Fault::internal("writing the answer"))
             })
         });
-        match self.0.insert(name, Bound { method: op.method, handler }) {
+        match self.0.insert(method.name, Bound { method: op.method, handler }) {
             None => Ok(self),
-            Some(_) => Err(format!("{name} is bound twice")),
+            Some(_) => Err(format!("{} is bound twice", method.name)),
         }
     }
 

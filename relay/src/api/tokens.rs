@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     auth::{
-        Powers, holdings,
+        Powers, bootstrap, holdings,
         policy::{Resource, may, not_found},
         tokens::{self, Purpose},
     },
@@ -237,7 +237,7 @@ async fn make(
         rights: input.rights.clone(),
         description: input.description.as_str(),
         labels: input.labels.clone(),
-        created_by: &call.principal()?.subject,
+        created_by: bootstrap::maker(call.principal()?),
         lifetime_seconds: input.expires_in_seconds.map_or(DEFAULT_SECONDS, Lifetime::get),
         ends_at: None,
         login_at: None,

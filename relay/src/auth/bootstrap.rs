@@ -7,7 +7,10 @@
 
 pub mod secret;
 
-use super::tokens::{self, Purpose};
+use super::{
+    Principal,
+    tokens::{self, Purpose},
+};
 use crate::{context::Context, fault::Fault, files, store::Tx};
 use shared::{
     api::{
@@ -33,6 +36,15 @@ const PAIR: [(&str, &str, AdminRole); 2] = [
 #[must_use]
 pub fn role_of(subject: &str) -> Option<AdminRole> {
     PAIR.iter().find(|(_, known, _)| *known == subject).map(|(_, _, role)| *role)
+}
+
+/// Who makes what is made by this token: its owner. For one of the pair, which is nobody's, that is the provider tenant.
+#[must_use]
+pub fn maker(principal: &Principal) -> &str {
+    match role_of(&principal.subject) {
+        Some(_) => &principal.created_by,
+        None => &principal.subject,
+    }
 }
 
 /// Makes a pair and writes it to `directory`, which is made with mode 0700.

@@ -1,6 +1,7 @@
 //! The command line: what `relay` is told, and all that it does but serve. `serve` is handed back to `main`, which
 //! alone may start the server. Nothing here holds rules of the API: those are the relay's, asked over HTTPS.
 
+mod audit;
 mod ca;
 mod call;
 mod doctor;
@@ -109,6 +110,9 @@ fn operate_group(group: &str, flags: &ArgMatches, verbs: &[Verb], world: &World<
     let Some((name, flags)) = flags.subcommand() else { return Exit::Usage };
     if (group, name) == inventory::NAME {
         return inventory::run(flags, world);
+    }
+    if (group, name) == audit::NAME {
+        return audit::run(flags, world);
     }
     match verbs.iter().find(|verb| verb.group == group && verb.name == name) {
         Some(verb) => operate::run(verb, flags, world),

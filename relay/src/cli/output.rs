@@ -79,6 +79,10 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ),
     ("pools", &["poolId", "projectId", "siteId", "agent", "createdAt"]),
     ("projects", &["projectId", "displayName", "createdAt"]),
+    (
+        "records",
+        &["occurredAt", "subject", "createdBy", "method", "resource", "decision", "code", "clientAddress"],
+    ),
     ("secrets", &["name", "updatedAt", "updatedBy"]),
     ("sites", &["siteId", "ownerTenantId", "custom", "bmcNetworks", "createdAt"]),
     ("tenants", &["tenantId", "displayName", "createdAt"]),

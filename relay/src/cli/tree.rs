@@ -1,7 +1,7 @@
 //! The command line as clap knows it: the fixed commands, and a command for each group of the method table.
 
 use super::{
-    humane,
+    audit, humane,
     input::OWN,
     inventory,
     output::Format,
@@ -139,7 +139,8 @@ fn own_roots() -> [Command; 3] {
     [init, requests, install]
 }
 
-fn with_settings(command: Command) -> Command {
+/// A command that works on a relay's own folder and store.
+pub(super) fn with_settings(command: Command) -> Command {
     let config = Arg::new(ids::CONFIG)
         .long("config")
         .value_name("FILE")
@@ -183,6 +184,7 @@ fn group(name: &str, verbs: &[&Verb]) -> Command {
         .arg_required_else_help(true)
         .subcommands(verbs.iter().map(|verb| method(verb)))
         .subcommands((name == inventory::NAME.0).then(inventory::command))
+        .subcommands((name == audit::NAME.0).then(audit::command))
 }
 
 fn method(verb: &Verb) -> Command {

@@ -75,6 +75,9 @@ pub(super) const TRUSTED_PROXIES: Key = Key {
     value: "CIDR,…",
     help: "The networks of load balancers that say by the PROXY protocol, version 2, who the client is, and must [default: none]",
 };
+/// How long the audit is kept.
+pub(super) const AUDIT_DAYS: Key =
+    number("audit_days", "Days that records of the audit are kept, in whole batches [default: 400]");
 /// The SPIFFE trust domain.
 pub(super) const TRUST_DOMAIN: Key = text(
     "trust_domain",
@@ -129,6 +132,7 @@ pub const KEYS: &[Key] = &[
     TRUST_DOMAIN,
     METRICS_LISTEN,
     TRUSTED_PROXIES,
+    AUDIT_DAYS,
     LIMIT_TOKEN,
     LIMIT_IP,
     LIMIT_HEALTH,

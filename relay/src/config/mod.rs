@@ -31,6 +31,10 @@ use std::{
 
 /// The most that a limit may be set to: a million a minute.
 pub const MAX_LIMIT: u32 = 1_000_000;
+/// How long the audit is kept at most, in days: a hundred years.
+const MAX_AUDIT_DAYS: u32 = 36_500;
+/// How long the audit is kept unless told otherwise, in days: a year, and a month to look back on it.
+const DEFAULT_AUDIT_DAYS: u32 = 400;
 /// The most networks of proxies.
 const MAX_PROXIES: usize = 64;
 /// The name of the master key among systemd's credentials.
@@ -71,6 +75,8 @@ pub struct Settings {
     pub metrics_listen: SocketAddr,
     /// The networks of proxies that are believed on who the client is.
     pub trusted_proxies: Vec<IpNet>,
+    /// How many days records of the audit are kept.
+    pub audit_days: u32,
     /// What is too much.
     pub limits: Limits,
     /// What is logged, and how.
@@ -125,6 +131,7 @@ impl Settings {
             trust_domain: parsed(&merged, &keys::TRUST_DOMAIN, as_is)?,
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
             trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
+            audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             limits: limits(&merged)?,
             log: log_settings(&merged)?,
             data_dir,
@@ -208,6 +215,11 @@ fn folder(text: &str) -> Result<PathBuf, String> {
 fn limit(text: &str) -> Result<NonZeroU32, String> {
     let number = text.parse::<NonZeroU32>().ok().filter(|number| number.get() <= MAX_LIMIT);
     number.ok_or_else(|| format!("must be an integer from 1 to {MAX_LIMIT}"))
+}
+
+fn days(text: &str) -> Result<u32, String> {
+    let days = text.parse().ok().filter(|days| (1..=MAX_AUDIT_DAYS).contains(days));
+    days.ok_or_else(|| format!("must be an integer from 1 to {MAX_AUDIT_DAYS}"))
 }
 
 /// Networks by commas. A single address is written with its whole prefix: one that is forgotten trusts nobody by mistake.

@@ -16,6 +16,7 @@ pub mod tls;
 
 use crate::{
     api::registry::Registry,
+    audit::{self, denials::Denials},
     auth::tokens,
     call::{Call, Caller, no_credential, unauthenticated},
     context::Context,
@@ -60,6 +61,8 @@ pub struct App {
     pub crls: crls::Crls,
     /// Bounds what the log says of refusals.
     pub refusals: record::Refusals,
+    /// Bounds what the audit says of refusals.
+    pub denials: Denials,
     /// Who is believed on who the client is.
     pub proxies: proxy::Trusted,
 }
@@ -179,8 +182,12 @@ async fn judged(app: &App, method: &Method, call: Call, body: Bytes) -> Result<V
     if matches!(call.caller, Caller::Peer(_)) {
         answer = of_machine(&call, answer).await;
     }
-    if let Ok(answer) = &answer {
-        record::changed(method, &call.request_id, &call.caller, &body, answer);
+    match &answer {
+        Ok(answer) => record::changed(method, &call.request_id, &call.caller, &body, answer),
+        Err(Fault::Problem(problem)) => {
+            audit::refused(&app.denials, &call, audit::action(method), &body, problem).await;
+        }
+        Err(_) => {}
     }
     answer
 }
@@ -303,3 +310,6 @@ async fn read(body: Body) -> Result<Bytes, Problem> {
         Ok(Err(_)) | Err(_) => Err(Problem::invalid_field("", "must arrive whole, within 20 seconds")),
     }
 }
+
+#[cfg(test)]
+mod tests;

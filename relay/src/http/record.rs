@@ -5,8 +5,8 @@
 //! What is told to wait (429, 503) is no news, and faults of ours are logged where they become a problem.
 
 use super::proxy::ProxyError;
-use crate::{call::Caller, fault::chain};
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use crate::{audit::named::Named, call::Caller, fault::chain};
+use serde::{Deserialize, de::IgnoredAny};
 use shared::{
     api::{Kind, Method},
     problem::{Code, Problem},
@@ -77,28 +77,6 @@ impl Refusals {
     }
 }
 
-/// What a change is about: the names in its input. No other member is even read, as it may be a secret.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Named {
-    tenant_id: Option<String>,
-    project_id: Option<String>,
-    site_id: Option<String>,
-    owner_tenant_id: Option<String>,
-    pool_id: Option<String>,
-    token_id: Option<String>,
-    join_request_id: Option<String>,
-    node_id: Option<String>,
-    entry_id: Option<String>,
-    ek_sha256: Option<String>,
-    authority_id: Option<String>,
-    user_id: Option<String>,
-    member_id: Option<String>,
-    invite_id: Option<String>,
-    subject: Option<String>,
-    name: Option<String>,
-}
-
 /// What the relay named: the members of an answer that hold a thing whose id was drawn.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -127,15 +105,8 @@ pub(super) fn changed(method: &Method, request_id: &str, caller: &Caller, input:
 
 /// What a call was about, as `tenantId=acme poolId=default nodeId=nd_…`; names have no spaces.
 fn resource(input: &[u8], answer: &[u8]) -> String {
-    let named: Named = serde_json::from_slice(input).unwrap_or_default();
     let drawn: Drawn = serde_json::from_slice(answer).unwrap_or_default();
-    let named = serde_json::to_value(named).unwrap_or_default();
-    let mut words: Vec<String> = named
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(word, name)| Some(format!("{word}={}", name.as_str()?)))
-        .collect();
+    let mut words = Named::read(input).words();
     words.extend(
         [drawn.join_token, drawn.endorsement_authority, drawn.invite, drawn.token]
             .into_iter()

@@ -8,11 +8,13 @@
 use super::{App, Arrival, Stranger, answers::Endless, authenticate, bearer, problem};
 use crate::{
     api::events::sourced,
+    audit,
     auth::{
+        Principal,
         policy::{Decision, Resource, may, not_found},
         tokens,
     },
-    call::{Caller, no_credential},
+    call::{Call, Caller, no_credential},
     fault::{Fault, chain},
     store::events,
 };
@@ -25,6 +27,7 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
+use serde_json::json;
 use shared::{
     api::{Access, access::Action},
     bounded::TenantId,
@@ -122,10 +125,33 @@ async fn begin(
     let types = asked.types.unwrap_or_default();
     let types = types.split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
     let tenant = asked.tenant_id;
-    decide(&principal.powers, tenant.as_ref())?;
+    if let Err(problem) = decide(&principal.powers, tenant.as_ref()) {
+        note(app, arrival, principal, tenant.as_ref(), &problem).await;
+        return Err(problem.into());
+    }
     let place = relay.limits.enter_stream()?;
     let bearer = Secret::new(bearer(headers).unwrap_or_default().to_owned());
     Ok(Stream { app: app.clone(), bearer, tenant, types, after, told: Instant::now(), _place: place })
+}
+
+/// Records that somebody may not.
+async fn note(
+    app: &App,
+    arrival: &Arrival,
+    principal: Arc<Principal>,
+    tenant: Option<&TenantId>,
+    problem: &Problem,
+) {
+    let call = Call {
+        relay: app.relay.clone(),
+        caller: Caller::Credential(principal),
+        method: NAME,
+        remote: arrival.remote,
+        request_id: arrival.request_id.to_string(),
+        now: app.relay.clock.now(),
+    };
+    let input = json!({"tenantId": tenant}).to_string();
+    audit::refused(&app.denials, &call, Action::EventsRead.as_str(), input.as_bytes(), problem).await;
 }
 
 fn decide(powers: &crate::auth::Powers, tenant: Option<&TenantId>) -> Result<(), Problem> {

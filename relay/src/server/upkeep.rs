@@ -5,6 +5,7 @@
 //! that is wrong for a minute must do no damage that outlasts it.
 
 use crate::{
+    audit::sealer,
     auth::{bootstrap, keys::SIGNS_SECONDS},
     ca::{self, Authority, CaRecord, Demand, Domain, ServerCertificate},
     clock::{Sight, Watch},
@@ -105,6 +106,8 @@ pub(super) fn start(
         let relay = app.relay.clone();
         tasks.spawn(async move { bootstrap::secret::keep(&relay, &place).await });
     }
+    let (relay, directory) = (app.relay.clone(), settings.data_dir.clone());
+    tasks.spawn(async move { sealer::keep(&relay, &directory).await });
     tasks.spawn(show_metrics(app.relay.clone(), settings.metrics_listen));
     tasks
 }
@@ -145,6 +148,7 @@ struct House {
     tls: Arc<Tls>,
     names: Vec<ServerName<'static>>,
     directory: PathBuf,
+    audit_days: u32,
     watch: Mutex<Watch>,
     shown: Mutex<Shown>,
 }
@@ -186,6 +190,7 @@ impl House {
             tls: tls.clone(),
             names: server_names(settings, address),
             directory: settings.data_dir.clone(),
+            audit_days: settings.audit_days,
             watch: Mutex::new(Watch::default()),
             shown: Mutex::new(Shown { cas: faces(&app.relay.ca.load()), certificate: dates }),
         };
@@ -206,6 +211,7 @@ impl House {
         if trusted {
             queue::expire(relay).await?;
             forget(relay).await?;
+            sealer::prune(relay, self.audit_days).await?;
         }
         count(relay).await
     }

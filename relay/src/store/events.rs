@@ -38,6 +38,7 @@ pub async fn insert(
     origin: &Origin,
     event: &Event<'_>,
 ) -> Result<(), StoreError> {
+    tx.note_about(event.tenant, event.subject);
     let id = EventId::draw(origin.at, random.bytes());
     let data = event.data.to_string();
     let row = [

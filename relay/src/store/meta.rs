@@ -22,6 +22,10 @@ pub enum Name {
     KeyCheck,
     /// The last number that was given to an event.
     LastEventNumber,
+    /// Where the audit's chain begins, signed.
+    AuditBase,
+    /// Where the audit's chain ends, signed.
+    AuditHead,
     /// Nothing: a row that comes and goes to see whether there is room for one.
     SpaceProbe,
 }
@@ -33,6 +37,8 @@ impl Name {
             Self::ProviderTenant => "provider_tenant",
             Self::KeyCheck => "key_check",
             Self::LastEventNumber => "last_event_number",
+            Self::AuditBase => "audit_base",
+            Self::AuditHead => "audit_head",
             Self::SpaceProbe => "space_probe",
         }
     }

@@ -43,6 +43,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0008_event_numbers",
         sql: include_str!("../../migrations/0008_event_numbers.sql"),
     },
+    Migration { version: 9, name: "0009_audit", sql: include_str!("../../migrations/0009_audit.sql") },
 ];
 
 /// What a migration did.

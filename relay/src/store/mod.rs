@@ -10,7 +10,9 @@
 //! One file per table family lies beside this one, with functions over [`Tx`] and its list of `STATEMENTS`, which a
 //! test prepares on both databases. They know nothing of which database it is; `dialect` alone does.
 
+pub mod audit;
 pub mod authorities;
+pub mod beside;
 pub mod certificates;
 pub mod credentials;
 mod dialect;
@@ -69,6 +71,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 /// The `STATEMENTS` of every table family.
 const FAMILIES: &[&[&str]] = &[
+    audit::STATEMENTS,
     authorities::STATEMENTS,
     certificates::STATEMENTS,
     credentials::STATEMENTS,
@@ -269,7 +272,7 @@ impl Store {
     {
         let mut turn = writer.enter(alone).await?;
         let mut tx = Tx::new(turn.connection()?, self.inner.dialect);
-        let result = work(&mut tx, context).await;
+        let result = whole(&mut tx, context, work).await;
         let result = tx.settle(result);
         turn.leave(result.is_ok()).await?.committed().await?;
         result
@@ -284,7 +287,7 @@ impl Store {
         let classify = |error| dialect.classify(error);
         let mut transaction = self.inner.pool.begin_with(dialect.begin()).await.map_err(classify)?;
         let mut tx = Tx::new(&mut transaction, dialect);
-        let result = work(&mut tx, context).await;
+        let result = whole(&mut tx, context, work).await;
         let result = tx.settle(result);
         if result.is_ok() {
             transaction.commit().await.map_err(|error| classify(error).at_commit())?;
@@ -324,6 +327,17 @@ impl Store {
     fn tries(&self, operation: &'static str) -> Tries<'_> {
         Tries::of(operation, &self.inner.retries, &self.inner.jitter)
     }
+}
+
+/// A change, and what is written beside it.
+async fn whole<C, T, E, F>(tx: &mut Tx<'_>, context: &C, work: &F) -> Result<T, E>
+where
+    E: From<StoreError>,
+    F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>>,
+{
+    let done = work(tx, context).await?;
+    beside::write(tx).await?;
+    Ok(done)
 }
 
 /// A rollback that fails means a dead connection, which rolls back by itself; the pool finds out at its next use.

@@ -4,6 +4,7 @@
 //! SQLite is held to the same. Whatever the work says after that, nothing of it is committed.
 
 use super::{
+    beside::About,
     dialect::Dialect,
     error::{Fault, StoreError},
     value::{Row, Value},
@@ -19,11 +20,12 @@ pub struct Tx<'c> {
     failed: Option<StoreError>,
     /// How many more statements may come, where each is a transaction of its own and may only read.
     selects_left: Option<u32>,
+    about: Option<About>,
 }
 
 impl<'c> Tx<'c> {
     pub(super) fn new(connection: &'c mut AnyConnection, dialect: Dialect) -> Self {
-        Self { connection, dialect, failed: None, selects_left: None }
+        Self { connection, dialect, failed: None, selects_left: None, about: None }
     }
 
     /// For one SELECT outside of any transaction.
@@ -104,6 +106,15 @@ impl<'c> Tx<'c> {
     /// As [`Tx::execute`].
     pub async fn database_time(&mut self) -> Result<Timestamp, StoreError> {
         self.fetch_one(self.dialect.time(), &[]).await?.time("now")
+    }
+
+    /// Notes what the transaction is about, for the record beside it. The first note counts; an event is one.
+    pub fn note_about(&mut self, tenant: &str, subject: &str) {
+        self.about.get_or_insert_with(|| About { tenant: tenant.to_owned(), subject: subject.to_owned() });
+    }
+
+    pub(super) fn about(&self) -> Option<&About> {
+        self.about.as_ref()
     }
 
     /// Runs a statement of a migration, once.

@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::marker::PhantomData;
 
 pub mod access;
+pub mod audit;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
 pub mod events;

@@ -52,6 +52,8 @@ const ROWS: &[Row] = &[
     ("", "iam.invites.delete", &[("iam.invites.create", r#"{"tenantId": "acme"}"#)],
         r#"{"tenantId": "acme", "inviteId": "$invite.id"}"#),
     ("", "iam.invites.accept", &[], r#"{"secret": "no secret of an invite"}"#),
+    ("", "iam.audit.list", &[], r#"{"tenantId": "acme"}"#),
+    ("", "admin.audit.list", &[], "{}"),
     ("", "iam.tokens.create", &[], r#"{"description": "d", "permissions": [{"subject": "self", "actions": ["iam:tokens:read"]}]}"#),
     ("", "iam.tokens.get", &[], r#"{"tokenId": "$own"}"#),
     ("", "iam.tokens.list", &[], "{}"),

@@ -37,6 +37,8 @@ const BODIES: &[(&str, &str)] = &[
     ("admin.tokens.get", r#"{"tokenId": "$api"}"#),
     ("admin.tokens.list", "{}"),
     ("admin.tokens.revoke", r#"{"tokenId": "$api"}"#),
+    ("iam.audit.list", r#"{"tenantId": "t"}"#),
+    ("admin.audit.list", "{}"),
     ("iam.self.whoAmI", "{}"),
     ("iam.self.permissions", "{}"),
     ("compute.sites.create", r#"{"siteId": "s", "ownerTenantId": "t", "custom": true}"#),
@@ -113,7 +115,10 @@ async fn every_row_is_decided_by_its_own_action() {
             if OF_A_STORED_TOKEN.contains(name) {
                 continue;
             }
+            let before = recorded(&desk, name).await;
             let answer = desk.good(&root(), name, body).await;
+            let expected = before + i64::from(row.kind == Kind::Mutation);
+            assert_eq!(recorded(&desk, name).await, expected, "{name}");
             if *name == "iam.invites.create" {
                 ids.invite = answer["invite"]["id"].as_str().unwrap().to_owned();
             }
@@ -130,6 +135,15 @@ async fn every_row_is_decided_by_its_own_action() {
         }
     })
     .await;
+}
+
+/// How many changes by a method the audit has.
+async fn recorded(desk: &Desk, method: &str) -> i64 {
+    const COUNT: &str = "SELECT COUNT(*) AS count FROM audit WHERE method = $1 AND decision = 'allowed'";
+    let counted = desk.relay.store.read("audit", method, |tx, method| {
+        Box::pin(async move { tx.fetch_one(COUNT, &[(*method).into()]).await })
+    });
+    counted.await.unwrap().integer("count").unwrap()
 }
 
 /// What the bodies name that is not there before.

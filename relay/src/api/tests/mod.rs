@@ -18,6 +18,7 @@ mod tokens;
 
 use crate::{
     api::{self, registry::Registry},
+    audit::{self, denials::Denials},
     auth::{Grant, Powers, Principal, keys::SigningKeys},
     ca::Authority,
     call::{Call, Caller},
@@ -49,14 +50,15 @@ use std::{net::IpAddr, sync::Arc};
 /// A relay without its edges. Beside what a first start makes it has the tenants `acme` and `other`, the projects `ml`
 /// and `web` of acme, acme's custom site `barn`, and on the platform's site the pools `gpu-a` (acme, ml) and `own`
 /// (provider).
-struct Desk {
-    relay: Arc<Context>,
+pub(crate) struct Desk {
+    pub(crate) relay: Arc<Context>,
     registry: Registry,
-    clock: Clock,
+    denials: Denials,
+    pub(crate) clock: Clock,
 }
 
 /// Runs a story on both databases.
-async fn at_a_desk(story: impl AsyncFn(Desk)) {
+pub(crate) async fn at_a_desk(story: impl AsyncFn(Desk)) {
     testing::on_both_migrated(async |store| {
         let desk = Desk::new(store).await;
         desk.furnish().await;
@@ -67,6 +69,11 @@ async fn at_a_desk(story: impl AsyncFn(Desk)) {
 
 impl Desk {
     async fn new(store: Store) -> Self {
+        Self::limited(store, &limits()).await
+    }
+
+    /// One whose callers are slowed.
+    pub(crate) async fn limited(store: Store, limits: &config::Limits) -> Self {
         let clock = Clock::manual(Timestamp::parse("2026-01-02T03:04:05.678Z").unwrap());
         let random = Random::seeded(7);
         let keys = KeyRing::new(MasterKey::from_bytes(random.bytes().into()), Vec::new());
@@ -84,13 +91,14 @@ impl Desk {
             ca: ArcSwap::from_pointee(authority),
             keys,
             signing_keys: SigningKeys::default(),
-            limits: Limits::new(&limits()),
+            limits: Limits::new(limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
             lookups: Lookups::default(),
             provider_tenant: installation.provider_tenant,
         });
-        Self { relay, registry: api::registry().unwrap(), clock }
+        let registry = api::registry().unwrap();
+        Self { relay, registry, denials: Denials::default(), clock }
     }
 
     async fn furnish(&self) {
@@ -109,17 +117,27 @@ impl Desk {
         }
         self.relay
             .store
-            .transact("forget", (), |tx, ()| Box::pin(tx.execute("DELETE FROM events", &[])))
+            .transact("forget", (), |tx, ()| {
+                Box::pin(async move {
+                    tx.execute("DELETE FROM audit", &[]).await?;
+                    tx.execute("DELETE FROM events", &[]).await
+                })
+            })
             .await
             .unwrap();
     }
 
     /// Asks a method as `who`. A creation gets an idempotency key of its own unless the body has one.
-    async fn ask(&self, who: &Principal, method: &str, body: Value) -> Result<Value, Problem> {
+    pub(crate) async fn ask(&self, who: &Principal, method: &str, body: Value) -> Result<Value, Problem> {
         self.ask_as(Caller::Credential(Arc::new(who.clone())), method, body).await
     }
 
-    async fn ask_as(&self, caller: Caller, method: &str, mut body: Value) -> Result<Value, Problem> {
+    pub(crate) async fn ask_as(
+        &self,
+        caller: Caller,
+        method: &str,
+        mut body: Value,
+    ) -> Result<Value, Problem> {
         let bound = self.registry.get(method).unwrap();
         let creates = method.ends_with(".create") || method.ends_with(".add");
         if creates && body.get("idempotencyKey").is_none() {
@@ -133,20 +151,26 @@ impl Desk {
             request_id: "req-1".to_owned(),
             now: self.clock.now(),
         };
-        match bound.run(call, Bytes::from(body.to_string())).await {
+        let body = Bytes::from(body.to_string());
+        match bound.run(call.clone(), body.clone()).await {
             Ok(answer) => Ok(serde_json::from_slice(&answer).unwrap()),
-            Err(fault) => Err(fault.into_problem(bound.method.name, "req-1")),
+            Err(fault) => {
+                let problem = fault.into_problem(bound.method.name, "req-1");
+                let action = audit::action(&bound.method);
+                audit::refused(&self.denials, &call, action, &body, &problem).await;
+                Err(problem)
+            }
         }
     }
 
     /// The answer to what must succeed.
-    async fn good(&self, who: &Principal, method: &str, body: Value) -> Value {
+    pub(crate) async fn good(&self, who: &Principal, method: &str, body: Value) -> Value {
         let answer = self.ask(who, method, body.clone()).await;
         answer.unwrap_or_else(|problem| panic!("{method} {body}: {problem}"))
     }
 
     /// The code of the refusal; `None` if it succeeds.
-    async fn code(&self, who: &Principal, method: &str, body: Value) -> Option<Code> {
+    pub(crate) async fn code(&self, who: &Principal, method: &str, body: Value) -> Option<Code> {
         self.ask(who, method, body).await.err().map(|problem| problem.code)
     }
 
@@ -173,7 +197,7 @@ impl Desk {
     }
 
     /// Everything of a list, page by page; every page but the last is full.
-    async fn pages(
+    pub(crate) async fn pages(
         &self,
         who: &Principal,
         method: &str,
@@ -207,7 +231,7 @@ fn limits() -> config::Limits {
     }
 }
 
-fn who(subject: &str, tenant: &str, grants: Vec<Grant>) -> Principal {
+pub(crate) fn who(subject: &str, tenant: &str, grants: Vec<Grant>) -> Principal {
     Principal {
         subject: subject.to_owned(),
         tenant_id: tenant.to_owned(),
@@ -219,7 +243,7 @@ fn who(subject: &str, tenant: &str, grants: Vec<Grant>) -> Principal {
 }
 
 /// The bootstrap admin.
-fn root() -> Principal {
+pub(crate) fn root() -> Principal {
     who("bootstrap:editor", "provider", vec![Grant::Admin { role: AdminRole::Editor }])
 }
 
@@ -227,7 +251,7 @@ fn auditor() -> Principal {
     who("bootstrap:viewer", "provider", vec![Grant::Admin { role: AdminRole::Viewer }])
 }
 
-fn member(tenant: &str, role: TenantRole) -> Principal {
+pub(crate) fn member(tenant: &str, role: TenantRole) -> Principal {
     let grants = vec![Grant::Tenant { tenant_id: tenant.to_owned(), role }];
     who(&format!("user:{tenant}:{role:?}"), "home", grants)
 }

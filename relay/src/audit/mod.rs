@@ -1,0 +1,204 @@
+//! The audit: every change by a call, every refusal and every login leaves a record of who, what, from where and with which
+//! outcome. Never a body, never a secret: of an input only the names of what it is about are read ([`named`]).
+//!
+//! - **A change and its record are one transaction.** A call that may change something runs inside of
+//!   [`Beside::around`]; the store then writes the record into every transaction of that call which succeeds, under the same
+//!   id, so that there is one however many transactions there are. A call that changes nothing in the store leaves none.
+//! - **A machine's call** is recorded where it has news: where its transaction writes an event (a join, a deferral, a
+//!   renewal). Heartbeats, and the retries of a machine that waits, are neither news nor records.
+//! - **A refusal** is recorded right after it, in a transaction of its own and before the answer leaves: a crash between the
+//!   two loses the record of a request that was never answered. How many are recorded is bounded ([`denials`]). Nobody who
+//!   did not prove who they are leaves any: those are counted, by `relay_requests_total`.
+//! - **A login** is recorded by whoever makes its token ([`Beside::login`]).
+//!
+//! Records that are committed are chained by one relay at a time ([`sealer`]); no change waits for that.
+
+pub mod chain;
+pub mod denials;
+pub mod named;
+pub mod sealer;
+#[cfg(test)]
+mod tests;
+pub mod verify;
+
+use crate::{
+    auth::Principal,
+    call::{Call, Caller},
+    fault::chain as told,
+    random::Random,
+    store::{
+        StoreError, Tx, audit,
+        beside::{Beside, When},
+        nodes, token_views,
+    },
+};
+use denials::Denials;
+use named::Named;
+use shared::{
+    api::{
+        Access, Kind, Method,
+        audit::{AuditDecision, AuditRecord},
+    },
+    id::{AuditId, TokenId},
+    problem::{Code, Problem},
+    time::Timestamp,
+};
+use std::net::IpAddr;
+
+/// What a record says of what was done.
+const OK: &str = "OK";
+
+/// What is written beside the changes of a call; `None` if it can change nothing, or tells of nothing but life.
+#[must_use]
+pub fn beside(call: &Call, method: &Method, input: &[u8]) -> Option<Beside> {
+    if method.kind != Kind::Mutation || method.access == Access::Node {
+        return None;
+    }
+    let record = record(call, action(method), &named(call, input));
+    let when = match &call.caller {
+        Caller::Credential(_) => When::Always { drawn: draws(method) },
+        Caller::JoinToken(_) | Caller::Peer(_) => When::News,
+    };
+    Some(Beside::new(record, when))
+}
+
+/// Records a refusal of an action, if it is one and there were not too many. What fails here is logged: the refusal stands.
+pub async fn refused(denials: &Denials, call: &Call, action: &str, input: &[u8], problem: &Problem) {
+    if !is_denial(&call.caller, problem) {
+        return;
+    }
+    let Some(left_out) = denials.admit(&call.actor(), call.now) else { return };
+    let named = named(call, input);
+    let mut denied = record(call, action, &named);
+    denied.decision = AuditDecision::Denied;
+    problem.code.as_str().clone_into(&mut denied.code);
+    denied.left_out = left_out;
+    if problem.code == Code::NotFound
+        && let Caller::Credential(principal) = &call.caller
+    {
+        // Who may not know that a thing exists leaves no trace at its owner's.
+        denied.tenant_id.clone_from(&principal.tenant_id);
+    }
+    let kept: Result<(), StoreError> = call
+        .relay
+        .store
+        .transact("audit", (call, &denied), |tx, (call, denied)| Box::pin(keep(tx, call, denied)))
+        .await;
+    if let Err(error) = kept {
+        let (method, request_id) = (call.method, &call.request_id);
+        tracing::warn!(method, request_id, error = told(&error), "a refusal could not be recorded");
+    }
+}
+
+/// Writes a refusal, at the tenant of the machine where one was refused.
+async fn keep(tx: &mut Tx<'_>, call: &Call, denied: &AuditRecord) -> Result<(), StoreError> {
+    let tenant = match &call.caller {
+        Caller::Credential(_) => None,
+        Caller::JoinToken(id) => token_views::find(tx, id).await?.map(|token| token.tenant_id),
+        Caller::Peer(peer) => nodes::find(tx, &peer.node).await?.map(|node| node.tenant_id),
+    };
+    match tenant {
+        Some(tenant_id) => audit::insert(tx, &AuditRecord { tenant_id, ..denied.clone() }).await,
+        None => audit::insert(tx, denied).await,
+    }
+}
+
+/// Whether a problem says that the caller may not. What is hidden from the caller is told as absent, so that is one too;
+/// a machine's identity that is taken, or that was overtaken, has a reason.
+fn is_denial(caller: &Caller, problem: &Problem) -> bool {
+    match problem.code {
+        Code::PermissionDenied | Code::NotFound => true,
+        Code::Conflict => problem.reason.is_some() && !matches!(caller, Caller::Credential(_)),
+        _ => false,
+    }
+}
+
+/// A machine's input names nothing that it did not make up.
+fn named(call: &Call, input: &[u8]) -> Named {
+    match &call.caller {
+        Caller::Credential(_) => Named::read(input),
+        Caller::JoinToken(_) | Caller::Peer(_) => Named::default(),
+    }
+}
+
+/// Whether what the method makes gets its name from the relay.
+fn draws(method: &Method) -> bool {
+    matches!(method.parts().2, "create" | "add" | "refresh")
+}
+
+fn record(call: &Call, action: &str, named: &Named) -> AuditRecord {
+    let principal = match &call.caller {
+        Caller::Credential(principal) => Some(principal.as_ref()),
+        Caller::JoinToken(_) | Caller::Peer(_) => None,
+    };
+    let own_tenant = principal.map_or("", |principal: &Principal| &principal.tenant_id);
+    AuditRecord {
+        id: AuditId::draw(call.now, call.relay.random.bytes()),
+        occurred_at: call.now,
+        subject: call.actor(),
+        token_id: principal.map(|principal| principal.token_id.to_string()),
+        created_by: principal.map(|principal| principal.created_by.clone()),
+        tenant_id: named.tenant().unwrap_or(own_tenant).to_owned(),
+        action: action.to_owned(),
+        method: call.method.to_owned(),
+        resource: named.words().join(" "),
+        decision: AuditDecision::Allowed,
+        code: OK.to_owned(),
+        client_address: call.remote.to_string(),
+        request_id: call.request_id.clone(),
+        left_out: 0,
+    }
+}
+
+/// The action that a method asks for, as records say it: of a machine's, which asks for none, its name.
+#[must_use]
+pub fn action(method: &Method) -> &'static str {
+    match method.access {
+        Access::Own(action) | Access::May(action, _) => action.as_str(),
+        Access::Any | Access::JoinToken | Access::RenewingNode | Access::Node | Access::PlatformNode => {
+            method.name
+        }
+    }
+}
+
+/// Who logged in, from where.
+pub struct Login<'a> {
+    /// The user.
+    pub subject: &'a str,
+    /// The token that was made.
+    pub token_id: &'a TokenId,
+    /// The user's own tenant.
+    pub tenant_id: &'a str,
+    /// What else was asked for, such as `adminRole=EDITOR`; empty if nothing.
+    pub asked: &'a str,
+    /// The client's address.
+    pub remote: IpAddr,
+    /// The request's id.
+    pub request_id: &'a str,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl Beside {
+    /// What is written beside the token of a login: run what makes that token inside of [`Beside::around`].
+    #[must_use]
+    pub fn login(random: &Random, login: &Login<'_>) -> Self {
+        let record = AuditRecord {
+            id: AuditId::draw(login.at, random.bytes()),
+            occurred_at: login.at,
+            subject: login.subject.to_owned(),
+            token_id: Some(login.token_id.to_string()),
+            created_by: Some(login.subject.to_owned()),
+            tenant_id: login.tenant_id.to_owned(),
+            action: "login".to_owned(),
+            method: "login".to_owned(),
+            resource: login.asked.to_owned(),
+            decision: AuditDecision::Allowed,
+            code: OK.to_owned(),
+            client_address: login.remote.to_string(),
+            request_id: login.request_id.to_owned(),
+            left_out: 0,
+        };
+        Self::new(record, When::Always { drawn: false })
+    }
+}

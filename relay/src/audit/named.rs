@@ -1,0 +1,47 @@
+//! What a call is about: the names in its input. No other member is even read, as it may be a secret. Pure.
+
+use serde::{Deserialize, Serialize};
+
+/// The names of an input.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Named {
+    tenant_id: Option<String>,
+    project_id: Option<String>,
+    site_id: Option<String>,
+    owner_tenant_id: Option<String>,
+    pool_id: Option<String>,
+    token_id: Option<String>,
+    join_request_id: Option<String>,
+    node_id: Option<String>,
+    entry_id: Option<String>,
+    ek_sha256: Option<String>,
+    authority_id: Option<String>,
+    user_id: Option<String>,
+    member_id: Option<String>,
+    invite_id: Option<String>,
+    subject: Option<String>,
+    name: Option<String>,
+}
+
+impl Named {
+    /// The names of an input; none of what is not JSON, or not of this form.
+    #[must_use]
+    pub fn read(input: &[u8]) -> Self {
+        serde_json::from_slice(input).unwrap_or_default()
+    }
+
+    /// The tenant, if one is named.
+    #[must_use]
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant_id.as_deref().or(self.owner_tenant_id.as_deref())
+    }
+
+    /// Each name behind its word, as `tenantId=acme`; names have no spaces.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let named = serde_json::to_value(self).unwrap_or_default();
+        let words = named.as_object().into_iter().flatten();
+        words.filter_map(|(word, name)| Some(format!("{word}={}", name.as_str()?))).collect()
+    }
+}
