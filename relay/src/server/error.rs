@@ -63,6 +63,7 @@ impl ServeError {
         let path = path.to_owned();
         move |source| Self::File { operation, path, source }
     }
+
     /// How `relay serve` ends by it: [`Exit::Refused`] where another start comes to the same until a person has changed
     /// something, so that the unit leaves it down; else [`Exit::TryAgain`]. What nobody has judged may pass.
     #[must_use]
