@@ -35,6 +35,7 @@ use std::{
 pub const LEASE: &str = "audit-sealer";
 /// How long a lease runs, in seconds: as long as nobody seals after a sealer has died.
 pub const LEASE_SECONDS: u32 = 30;
+const _: () = assert!(LEASE_SECONDS <= leases::LONGEST_SECONDS);
 /// The file with the head, in the data directory.
 pub const HEAD_FILE: &str = "audit-head";
 /// How often it is looked for records.

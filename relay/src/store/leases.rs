@@ -4,9 +4,17 @@
 //! that one who was late is known: a holder proves itself by [`renew`] in the transaction that keeps what it did. What it
 //! does outside of the store it gives up before the lease ends, and whoever comes next looks at what is there before it
 //! acts. A lease is never waited for: one who finds it taken is told how long it still runs.
+//!
+//! No lease runs for longer than [`LONGEST_SECONDS`]. One that says so was written while the database's clock was ahead,
+//! and counts as ended: it would be believed for years.
 
 use super::{StoreError, Tx};
+use shared::time::Timestamp;
 use std::time::Duration;
+
+/// The longest that a lease runs, in seconds (9 hours: a period of 8, and an hour for clocks that are put right). A caller
+/// with a longer period raises it.
+pub const LONGEST_SECONDS: u32 = 9 * 3600;
 
 const MAKE: &str = "INSERT INTO leases (name, holder, fence, until) VALUES ($1, '', 0, 0) \
     ON CONFLICT (name) DO NOTHING";
@@ -40,7 +48,7 @@ pub enum Taken {
 }
 
 /// Takes the lease of this name for so many seconds, if it has ended or nobody had it. Also its last holder waits for its
-/// end.
+/// end. More seconds than [`LONGEST_SECONDS`] are as many.
 ///
 /// # Errors
 /// The store's.
@@ -50,22 +58,28 @@ pub async fn take(tx: &mut Tx<'_>, name: &str, holder: &str, seconds: u32) -> Re
     let row = tx.lock_optional(FIND, &[name.into()]).await?.ok_or(StoreError::Race)?;
     // Only now: the lock may have been waited for.
     let (now, until) = (tx.database_time().await?, row.time("until")?);
-    if until > now {
+    if until > end_of(now, LONGEST_SECONDS) {
+        tracing::warn!(lease = name, %until, %now, "a lease ends later than any can: the database's clock was ahead when it was taken; it counts as ended");
+    } else if until > now {
         return Ok(Taken::Held(until.since(now)));
     }
     let fence = row.integer("fence")?.saturating_add(1);
-    let until = now.plus_seconds(seconds.into());
+    let until = end_of(now, seconds);
     tx.execute(TAKE, &[name.into(), holder.into(), fence.into(), until.into()]).await?;
     Ok(Taken::Ours(Lease { name: name.to_owned(), holder: holder.to_owned(), fence }))
 }
 
-/// Lets the lease end so many seconds from now. It may have ended meanwhile, as long as nobody took it since; false if
+fn end_of(now: Timestamp, seconds: u32) -> Timestamp {
+    now.plus_seconds(seconds.min(LONGEST_SECONDS).into())
+}
+
+/// Lets the lease end so many seconds from now, [`LONGEST_SECONDS`] at most. It may have ended meanwhile, as long as nobody took it since; false if
 /// somebody did, or it was given up: then the transaction must keep nothing that was done by it.
 ///
 /// # Errors
 /// The store's.
 pub async fn renew(tx: &mut Tx<'_>, lease: &Lease, seconds: u32) -> Result<bool, StoreError> {
-    let until = tx.database_time().await?.plus_seconds(seconds.into());
+    let until = end_of(tx.database_time().await?, seconds);
     let row = [lease.name.as_str().into(), lease.holder.as_str().into(), lease.fence.into(), until.into()];
     Ok(tx.execute(EXTEND, &row).await? == 1)
 }
@@ -161,6 +175,42 @@ mod tests {
             ended.unwrap();
             assert!(!renewed(&store, &second, 60).await);
             assert_eq!(ours(taken(&store, "other", 60).await).fence, 3);
+        })
+        .await;
+    }
+
+    /// What a database leaves behind whose clock was ahead by so many seconds.
+    async fn put_ahead(store: &Store, seconds: i64) {
+        let done: Result<(), StoreError> = store
+            .transact("test.ahead", seconds, |tx, seconds| {
+                Box::pin(async move {
+                    let until = tx.database_time().await?.plus_seconds(*seconds);
+                    let sql = "UPDATE leases SET until = $1 WHERE name = 'thing'";
+                    tx.execute(sql, &[until.into()]).await.map(drop)
+                })
+            })
+            .await;
+        done.unwrap();
+    }
+
+    #[tokio::test]
+    async fn one_that_ends_later_than_any_can_has_ended() {
+        on_both_migrated(async |store| {
+            let first = ours(taken(&store, "one", 60).await);
+            let longest = i64::from(LONGEST_SECONDS);
+            put_ahead(&store, longest - 60).await;
+            assert!(matches!(taken(&store, "other", 60).await, Taken::Held(_)), "as long as any may run");
+            for ahead in [longest + 60, 365 * 86_400] {
+                put_ahead(&store, ahead).await;
+                let next = ours(taken(&store, "other", u32::MAX).await);
+                assert!(next.fence > first.fence && !renewed(&store, &first, 60).await, "{ahead}");
+                // Nobody makes such a one, whatever he asks for.
+                for _ in 0..2 {
+                    let Taken::Held(left) = taken(&store, "one", 60).await else { panic!("{ahead}") };
+                    assert!(left <= Duration::from_secs(LONGEST_SECONDS.into()), "{left:?}");
+                    assert!(renewed(&store, &next, u32::MAX).await);
+                }
+            }
         })
         .await;
     }

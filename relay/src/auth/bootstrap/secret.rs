@@ -1,6 +1,7 @@
 //! The bootstrap pair in a Kubernetes Secret: one for all relays of a store, renewed under one lease.
 //!
-//! **Exactly one pair is written per period of 8 hours, whatever crashes.** The lease is the record of that. A relay takes
+//! **Whatever crashes, at least one pair is written per period of 8 hours in which a relay runs and the cluster answers, and
+//! what the Secret has is valid.** One is the rule; a further one comes where a writer fails half-way (below). The lease is the record of that. A relay takes
 //! it for a minute in the transaction that mints the pair, writes the Secret, and only then lets the lease run for the
 //! whole period; so there is never a time in which the lease says that a pair was written and none was, and a relay that
 //! starts within the period finds the lease held and writes nothing.
@@ -47,6 +48,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 const _: () = assert!(REQUEST_TIMEOUT.as_secs() < GIVE_UP.as_secs());
 const _: () = assert!(GIVE_UP.as_secs() < WRITING_SECONDS as u64);
+const _: () = assert!(WRITING_SECONDS < PERIOD_SECONDS && PERIOD_SECONDS <= leases::LONGEST_SECONDS);
 
 /// Keeps a current pair in the Secret; never ends. What fails is logged and tried again, ever more rarely.
 pub async fn keep(relay: &Context, place: &ClusterSecret) {
