@@ -3,7 +3,7 @@
 use crate::{
     api,
     audit::denials::Denials,
-    auth::{bootstrap, keys::SigningKeys},
+    auth::{bootstrap::PairOfFiles, keys::SigningKeys},
     ca::Authority,
     clock::Clock,
     config::Settings,
@@ -137,10 +137,11 @@ impl Relay {
         let Self { settings, trust_domain, app, tls, listener, address, dates, _lock } = self;
         let relay = app.relay.clone();
         let directory = settings.data_dir.clone();
-        publish(&relay, &directory).await?;
+        let pair = PairOfFiles::new(relay.clone(), directory.join("bootstrap"));
+        publish(&relay, &directory, &pair).await?;
         // Before anybody can ask: a gauge that is 0 at first would be an alarm.
         upkeep::count(&relay).await.map_err(ServeError::start("counting the fleet"))?;
-        let upkeep = upkeep::start(&settings, address, &app, &tls, dates);
+        let upkeep = upkeep::start(&settings, address, &app, &tls, dates, pair);
         let listen = directory.join("listen");
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
             .map_err(ServeError::file("writing", &listen))?;
@@ -216,12 +217,10 @@ async fn installation(
 }
 
 /// Writes what machines and operators need to reach this relay: bundles and bootstrap credentials.
-async fn publish(relay: &Context, directory: &Path) -> Result<(), ServeError> {
+async fn publish(relay: &Context, directory: &Path, pair: &PairOfFiles) -> Result<(), ServeError> {
     upkeep::write_bundles(&relay.ca.load(), directory)
         .map_err(|(path, error)| ServeError::file("writing", &path)(error))?;
-    bootstrap::renew(relay, &directory.join("bootstrap"))
-        .await
-        .map_err(ServeError::start("writing the bootstrap credentials"))
+    pair.keep().await.map_err(ServeError::start("writing the bootstrap credentials"))
 }
 
 /// The line is part of the contract, whatever the log's format and level. Nobody need be there to read it.

@@ -108,12 +108,14 @@ impl LocalRelay {
         read(&self.data_dir.join("bootstrap/admin_editor_token"))
     }
 
-    /// Renews the admins' credentials: a moved clock ends them, and the relay's own renewal goes by real time.
+    /// Renews the admins' credentials: a moved clock ends them, and the relay itself looks at them once a minute.
     ///
     /// # Panics
     /// They can't be renewed.
     pub async fn renew_admin(&self) {
-        let renewed = relay::auth::bootstrap::renew(&self.context, &self.data_dir.join("bootstrap")).await;
+        let directory = self.data_dir.join("bootstrap");
+        let pair = relay::auth::bootstrap::PairOfFiles::new(self.context.clone(), directory);
+        let renewed = pair.keep().await;
         assert!(renewed.is_ok(), "renewing the bootstrap credentials: {renewed:?}");
     }
 

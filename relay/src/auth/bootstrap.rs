@@ -1,9 +1,11 @@
 //! The bootstrap credentials: an admin EDITOR and an admin VIEWER in files of mode 0600, for emergencies and
 //! automation. They work whatever else is down, and whoever reads the files is platform admin.
 //!
-//! A relay writes a pair of its own at every start and every 8 hours; each lives 16 hours, so there is no gap. In a
-//! Kubernetes cluster there may be one more, which all relays of the store share (`secret`). The files are written there
-//! too: commands inside of the pod find their credential by them, and who gets at them has the master key as well.
+//! A relay writes a pair of its own at every start and every 8 hours; each lives 16 hours, so there is no gap. These hours are
+//! the wall clock's, by which credentials are judged: whatever it is put to, and after a suspension, the files have a valid
+//! pair at the next look. In a Kubernetes cluster there may be one more, which all relays of the store share (`secret`). The
+//! files are written there too: commands inside of the pod find their credential by them, and who gets at them has the master
+//! key as well.
 
 pub mod secret;
 
@@ -18,11 +20,15 @@ use shared::{
         tokens::{Labels, Rights, TokenType},
     },
     secret::Secret,
+    time::Timestamp,
 };
-use std::path::Path;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-/// How often a new pair is written, in seconds.
-pub const RENEW_SECONDS: u64 = 8 * 3600;
+/// After how many seconds a new pair is written.
+const RENEW_SECONDS: i64 = 8 * 3600;
 /// How long a credential of a pair lives, in seconds.
 pub const LIFETIME_SECONDS: i64 = 16 * 3600;
 
@@ -47,19 +53,45 @@ pub fn maker(principal: &Principal) -> &str {
     }
 }
 
-/// Makes a pair and writes it to `directory`, which is made with mode 0700.
-///
-/// # Errors
-/// The store's, or the files can't be written.
-pub async fn renew(relay: &Context, directory: &Path) -> Result<(), Fault> {
-    let made = relay.store.transact("bootstrap", relay, |tx, relay| Box::pin(mint(tx, relay)));
-    let pair = made.await?;
-    files::directory(directory).map_err(Fault::internal("making the bootstrap directory"))?;
-    for (file, secret) in pair {
-        files::write(&directory.join(file), secret.expose().as_bytes(), files::SECRET)
-            .map_err(Fault::internal("writing a bootstrap credential"))?;
+/// The pair in the files of one relay.
+pub struct PairOfFiles {
+    relay: Arc<Context>,
+    directory: PathBuf,
+    /// When this process issued it, if it has.
+    issued: Mutex<Option<Timestamp>>,
+}
+
+impl PairOfFiles {
+    /// None yet: the first look writes it, whatever is in `directory`, which is made with mode 0700.
+    #[must_use]
+    pub fn new(relay: Arc<Context>, directory: PathBuf) -> Self {
+        Self { relay, directory, issued: Mutex::default() }
     }
-    Ok(())
+
+    /// Writes a new pair if one is due.
+    ///
+    /// # Errors
+    /// The store's, or the files can't be written; then it is still due.
+    pub async fn keep(&self) -> Result<(), Fault> {
+        let now = self.relay.clock.now();
+        if !is_due(*self.issued.lock().unwrap_or_else(PoisonError::into_inner), now) {
+            return Ok(());
+        }
+        let relay = &*self.relay;
+        files::directory(&self.directory).map_err(Fault::internal("making the bootstrap directory"))?;
+        let made = relay.store.transact("bootstrap", relay, |tx, relay| Box::pin(mint(tx, relay)));
+        for (file, secret) in made.await? {
+            files::write(&self.directory.join(file), secret.expose().as_bytes(), files::SECRET)
+                .map_err(Fault::internal("writing a bootstrap credential"))?;
+        }
+        *self.issued.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        Ok(())
+    }
+}
+
+/// Whether a pair issued then is to be replaced: also one of the future, which is not valid yet by a clock that was put back.
+fn is_due(issued: Option<Timestamp>, now: Timestamp) -> bool {
+    issued.is_none_or(|issued| now < issued || issued.plus_seconds(RENEW_SECONDS) <= now)
 }
 
 /// Makes a pair: each credential and the name of its place.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::tests::{Desk, root},
-    auth::{bootstrap, tokens::Purpose},
+    auth::{bootstrap::PairOfFiles, tokens::Purpose},
     ca::{PeerCertificate, Profile},
     config,
     store::testing::on_sqlite,
@@ -174,7 +174,8 @@ async fn no_method_serves_one_credential_without_end_and_another_of_its_owner_is
         let edge = Edge::new(store).await;
         let folder = tempfile::tempdir().unwrap();
         let bearer = async || {
-            bootstrap::renew(&edge.desk.relay, folder.path()).await.unwrap();
+            let pair = PairOfFiles::new(edge.desk.relay.clone(), folder.path().to_owned());
+            pair.keep().await.unwrap();
             std::fs::read_to_string(folder.path().join("admin_editor_token")).unwrap()
         };
         let (one, two) = (bearer().await, bearer().await);

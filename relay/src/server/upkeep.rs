@@ -6,7 +6,10 @@
 
 use crate::{
     audit::sealer,
-    auth::{bootstrap, keys::SIGNS_SECONDS},
+    auth::{
+        bootstrap::{PairOfFiles, secret},
+        keys::SIGNS_SECONDS,
+    },
     ca::{self, Authority, CaRecord, Demand, Domain, ServerCertificate},
     clock::{Sight, Watch},
     config::Settings,
@@ -48,7 +51,7 @@ const NUMBERED_AT_ONCE: i64 = 1_000;
 const EVENTS_SECONDS: i64 = 400 * 86_400;
 /// How often a store that was full is looked at for room.
 const SPACE: Duration = Duration::from_secs(10);
-/// How often certificates, CAs and what is over are looked at.
+/// How often certificates, CAs, bootstrap credentials and what is over are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How long an answer is kept for its retry, in seconds (one day).
 const ANSWERS_SECONDS: i64 = 86_400;
@@ -65,6 +68,7 @@ pub(super) fn start(
     app: &Arc<App>,
     tls: &Arc<Tls>,
     dates: Dates,
+    pair: PairOfFiles,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let relay = app.relay.clone();
@@ -93,18 +97,15 @@ pub(super) fn start(
         let house = house.clone();
         async move { house.keep().await }
     }));
-    let (relay, directory) = (app.relay.clone(), settings.data_dir.join("bootstrap"));
-    tasks.spawn(every(
-        Duration::from_secs(bootstrap::RENEW_SECONDS),
-        "renewing the bootstrap credentials",
-        move || {
-            let (relay, directory) = (relay.clone(), directory.clone());
-            async move { bootstrap::renew(&relay, &directory).await }
-        },
-    ));
+    // Looked at often, because waits go by a clock that neither steps nor runs while the machine is suspended.
+    let pair = Arc::new(pair);
+    tasks.spawn(every(HOUSEKEEPING, "renewing the bootstrap credentials", move || {
+        let pair = pair.clone();
+        async move { pair.keep().await }
+    }));
     if let Some(place) = settings.bootstrap_secret.clone() {
         let relay = app.relay.clone();
-        tasks.spawn(async move { bootstrap::secret::keep(&relay, &place).await });
+        tasks.spawn(async move { secret::keep(&relay, &place).await });
     }
     let (relay, directory) = (app.relay.clone(), settings.data_dir.clone());
     tasks.spawn(async move { sealer::keep(&relay, &directory).await });

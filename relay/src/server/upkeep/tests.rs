@@ -9,9 +9,10 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// A relay that does not serve, and its housekeeping, which goes by turns.
 struct World {
     house: House,
+    pair: PairOfFiles,
     clock: Clock,
     _relay: Relay,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 impl World {
@@ -20,8 +21,9 @@ impl World {
         let clock = Clock::manual(Timestamp::from_seconds(1_780_000_000));
         let relay = Relay::start(settings(home.path()), clock.clone(), Random::seeded(5)).await.unwrap();
         let house = House::new(&relay.settings, relay.address, &relay.app, &relay.tls, relay.dates);
-        bootstrap::renew(&house.relay, &home.path().join("bootstrap")).await.unwrap();
-        Self { house, clock, _relay: relay, _home: home }
+        let pair = PairOfFiles::new(house.relay.clone(), home.path().join("bootstrap"));
+        pair.keep().await.unwrap();
+        Self { house, pair, clock, _relay: relay, home }
     }
 
     /// One whose first hour is over.
@@ -39,6 +41,12 @@ impl World {
     async fn pass(&self, time: Duration) {
         self.clock.advance(time);
         self.keep().await;
+    }
+
+    /// The credential that is in the file after a look whether a pair is due.
+    async fn admin(&self) -> String {
+        self.pair.keep().await.unwrap();
+        std::fs::read_to_string(self.home.path().join("bootstrap/admin_editor_token")).unwrap()
     }
 
     /// The server certificate that is shown.
@@ -140,6 +148,29 @@ async fn nothing_is_rotated_or_forgotten_in_the_first_hour() {
     world.keep().await;
     world.pass(HOUR - Duration::from_secs(1)).await;
     assert_eq!((world.cas(), world.credentials().await), (cas, 2));
+}
+
+#[tokio::test]
+async fn bootstrap_credentials_go_by_the_wall_clock() {
+    let world = World::new().await;
+    let first = world.admin().await;
+    world.clock.advance(HOUR * 8 - Duration::from_secs(1));
+    assert_eq!(world.admin().await, first, "not due");
+    world.clock.advance(Duration::from_secs(1));
+    let second = world.admin().await;
+    assert_ne!(second, first, "after eight hours, half of its life");
+    // As long a suspension as any, and a clock that is put ahead, which no time since boot tells of.
+    world.clock.advance(HOUR * 20);
+    let third = world.admin().await;
+    assert_ne!(third, second);
+    world.clock.step(400 * DAY);
+    let future = world.admin().await;
+    assert_ne!(future, third);
+    world.clock.step(-400 * DAY);
+    let back = world.admin().await;
+    assert_ne!(back, future, "that one is not valid yet");
+    world.clock.advance(HOUR * 7);
+    assert_eq!(world.admin().await, back);
 }
 
 #[tokio::test]
