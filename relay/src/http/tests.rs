@@ -129,11 +129,31 @@ fn documents() -> Vec<String> {
     paths
 }
 
+/// A constant: who refuses it has the relay killed.
+const LIVEZ: &str = "/livez";
+
+#[tokio::test]
+async fn strangers_do_not_make_the_relay_look_dead_to_whoever_shares_their_address() {
+    on_sqlite(async |store| {
+        let edge = Edge::new(store).await;
+        let remote = edge.address();
+        for _ in 0..FEW {
+            edge.ask(&Asked { verb: "GET", path: "/readyz", ..Asked::default() }, remote).await;
+        }
+        edge.ask(&Asked { verb: "GET", path: "/readyz", ..Asked::default() }, remote).await.waits("/readyz");
+        for _ in 0..3 * FEW {
+            let told = edge.ask(&Asked { verb: "GET", path: LIVEZ, ..Asked::default() }, remote).await;
+            assert_eq!(told.status, 200, "{told:?}");
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn no_route_answers_a_stranger_without_end() {
     on_sqlite(async |store| {
         let edge = Edge::new(store).await;
-        for path in documents() {
+        for path in documents().into_iter().filter(|path| path != LIVEZ) {
             let get = Asked { verb: "GET", path: &path, ..Asked::default() };
             edge.bounded(&get, &path).await;
         }
