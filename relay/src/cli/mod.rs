@@ -2,6 +2,7 @@
 //! alone may start the server. Nothing here holds rules of the API: those are the relay's, asked over HTTPS.
 
 mod audit;
+mod backup;
 mod ca;
 mod call;
 mod doctor;
@@ -96,6 +97,7 @@ fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'
             Err(exit) => exit,
         },
         "migrate" => local::migrate(flags, world),
+        "backup" => backup::run(flags, world),
         "doctor" => doctor::run(flags, world),
         "ca" => ca::run(flags, world),
         "completion" => completion(flags, verbs),

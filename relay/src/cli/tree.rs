@@ -36,7 +36,7 @@ pub(super) mod ids {
 /// Commands that are no groups of the table.
 #[cfg(test)]
 pub(super) const FIXED: &[&str] =
-    &["serve", "migrate", "doctor", "ca", "completion", "man", "reference", "help"];
+    &["serve", "migrate", "backup", "doctor", "ca", "completion", "man", "reference", "help"];
 
 /// The whole command line.
 #[must_use]
@@ -74,6 +74,23 @@ fn fixed() -> Vec<Command> {
              what to do.",
         )),
         with_settings(Command::new("migrate").about("Bring the store's schema up to this version and end")),
+        with_settings(
+            Command::new("backup")
+                .about("Copy the store into a file, while the relay runs")
+                .after_help(
+                    "The file is one consistent state, mode 0600, and there whole or not at all; one that is there is not \
+                     overwritten. The master key is not in it, and without that it is worthless. A database server has its \
+                     own tools, such as pg_dump.",
+                )
+                .arg(
+                    Arg::new("out")
+                        .long("out")
+                        .value_name("FILE")
+                        .value_hint(ValueHint::FilePath)
+                        .required(true)
+                        .help("The file, made new"),
+                ),
+        ),
         with_settings(
             Command::new("doctor")
                 .about("Check settings, files, store, keys, CA and clock, and say what to do"),

@@ -45,6 +45,9 @@ pub(super) const MEMBER_KEEP: &str = "RELEASE member";
 /// Undoes what the member did. Fails if SQLite itself has ended the transaction.
 pub(super) const MEMBER_UNDO: &str = "ROLLBACK TO member; RELEASE member";
 
+/// SQLite's copy of one committed state into a file, beside writers.
+pub(super) const COPY_INTO: &str = "VACUUM INTO $1";
+
 const SQLITE_READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
 const LONGEST_WAIT_FOR_CONNECTION: Duration = Duration::from_secs(5);

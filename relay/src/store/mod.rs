@@ -14,6 +14,7 @@ pub mod audit;
 pub mod authorities;
 pub mod beside;
 pub mod certificates;
+mod copy;
 pub mod credentials;
 mod dialect;
 pub mod endorsement_authorities;
@@ -53,6 +54,7 @@ mod value;
 mod writer;
 
 pub use self::{
+    copy::copy,
     error::{Fault, RetryReason, StoreError, StoreFault},
     migrate::Applied,
     retry::Retries,

@@ -195,6 +195,49 @@ fn the_doctor_finds_what_is_wrong_and_the_pin_stays() {
     assert_eq!(lost.code, Some(1), "{lost}");
 }
 
+#[tokio::test]
+async fn a_backup_of_a_relay_that_runs_is_whole_and_overwrites_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let running = start(home.path());
+    let live = tests::Database::file(&running.data_dir().join("relay.db"));
+    let file = home.path().join("copy/relay.db");
+    fs::create_dir(home.path().join("copy")).unwrap();
+    let back_up =
+        |more: &[&str]| running.command(&[&["backup", "--out", file.to_str().unwrap()], more].concat());
+    running.join_token(1).await;
+    let done = back_up(&[]);
+    assert!(done.code == Some(0) && done.stderr.contains("master.key"), "{done}");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(home.path().join("copy")).unwrap().count(), 1, "nothing else is left");
+    // What was changed last is in the log beside the file, and in the copy.
+    let tokens = "SELECT CAST(COUNT(*) AS BIGINT) FROM join_tokens";
+    let copy = tests::Database::file(&file);
+    assert_eq!((live.number(tokens).await, copy.number(tokens).await), (1, 1));
+
+    running.join_token(1).await;
+    let before = fs::read(&file).unwrap();
+    let again = back_up(&[]);
+    assert!(again.code == Some(1) && again.stderr.contains("overwrites nothing"), "{again}");
+    assert!(
+        fs::read(&file).unwrap() == before && fs::read_dir(home.path().join("copy")).unwrap().count() == 1
+    );
+    let server = back_up(&["--database-url", "postgres://relay:secret@127.0.0.1:1/relay"]);
+    assert!(server.code == Some(1) && server.stderr.contains("pg_dump"), "{server}");
+    assert!(!server.stderr.contains("secret"), "{server}");
+    let nothing = home.path().join("nothing");
+    let absent = relay(&format!("backup --data-dir {} --out x", nothing.display()), &[]);
+    assert!(absent.code == Some(4) && !nothing.exists(), "{absent}");
+    let nowhere = running.command(&["backup", "--out", "/nonexistent/x"]);
+    assert!(nowhere.code == Some(1) && nowhere.stderr.contains("/nonexistent/x"), "{nowhere}");
+
+    let key = running.data_dir().join("master.key");
+    let words = ["doctor", "--data-dir", home.path().join("copy").to_str().unwrap()].join(" ");
+    let content = relay(&format!("{words} --master-key-file {}", key.display()), &[]);
+    assert!(content.code == Some(0) && content.stdout.contains("it opens the store"), "{content}");
+    let alone = relay(&words, &[]);
+    assert_eq!(alone.code, Some(1), "the master key is not in it: {alone}");
+}
+
 #[test]
 fn a_trust_domain_is_never_the_address_of_nobody_and_never_another() {
     let home = tempfile::tempdir().unwrap();
