@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -136,8 +137,30 @@ def one(found, kind):
     return document
 
 
+def kubernetes_versions():
+    """Those that the charts claim to work with, from the oldest."""
+    claims = {yaml.safe_load((ROOT / "packaging/helm" / chart / "Chart.yaml").read_text())["kubeVersion"] for chart in VALUES}
+    (oldest,) = re.findall(r"^>=([0-9]+[.][0-9]+[.]0)-0$", "\n".join(claims), re.MULTILINE)
+    number = lambda version: [int(part) for part in version.split(".")]
+    known = sorted(set(kubernetes_validate.utils.all_versions()), key=number)
+    versions = [version for version in known if number(version) >= number(oldest)]
+    equal(versions[:1], [oldest], "the schema of the oldest Kubernetes that the charts claim")
+    readme = (ROOT / "README.md").read_text()
+    check(f"Kubernetes must be {oldest.removesuffix('.0')} or later" in readme, f"README.md does not say {oldest}")
+    return versions
+
+
+def validate(document, versions, what):
+    for version in versions:
+        try:
+            kubernetes_validate.validate(document, version, strict=True)
+            check(True, what)
+        except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as error:
+            check(False, f"{what}: Kubernetes {version}: {error.message}")
+
+
 def lint_and_schemas():
-    newest = kubernetes_validate.latest_version()
+    versions = kubernetes_versions()
     for chart, cases in VALUES.items():
         for name, values in cases.items():
             report = helm_python.lint(str(ROOT / "packaging/helm" / chart), values, strict=True)
@@ -145,13 +168,9 @@ def lint_and_schemas():
             check(not worse and not report["errors"], f"{chart}, {name}: lint: {worse} {report['errors']}")
             for document in documents(chart, values):
                 what = f"{chart}, {name}: {document['kind']}"
-                try:
-                    kubernetes_validate.validate(document, newest, strict=True)
-                    check(True, what)
-                except kubernetes_validate.ValidationError as error:
-                    check(False, f"{what}: {error.message} at {list(error.path)}")
+                validate(document, versions, what)
                 equal(document["metadata"].get("namespace"), "fleet", f"{what}: namespace")
-    print(f"    against the schemas of Kubernetes {newest}, strict")
+    print(f"    against the schemas of Kubernetes {versions[0]} to {versions[-1]}, strict")
 
 
 def refusals():
