@@ -71,7 +71,7 @@ VALUES = {
                        "joinInFlight": 5},
         }),
         "all-postgres": merge(RELAY, POSTGRES, PLACING, {
-            "image": {"digest": "sha256:" + "ef" * 32}, "replicas": 5,
+            "image": {"digest": "sha256:" + "ef" * 32}, "replicas": 5, "rollingUpdate": True, "listenAddress": "[::]",
             "networkPolicy": {"from": PEERS, "databaseTo": PEERS, "apiServerTo": PEERS, "apiServerPorts": [6443]},
             "metrics": {"enabled": True}, "adminSecret": {"name": "relay-admin"},
             "podDisruptionBudget": {"maxUnavailable": "25%"},
@@ -104,6 +104,9 @@ REFUSED = {
         (merge(RELAY, {"database": {"kind": "mysql"}}), "kind"),
         (merge(RELAY, {"database": {"kind": "postgres"}}), "secretName"),
         (merge(RELAY, {"replicas": 0}), "replicas"),
+        (merge(RELAY, {"rollingUpdate": "yes"}), "rollingUpdate"),
+        *[(merge(RELAY, {"listenAddress": address}), "listenAddress")
+          for address in ("", "::", "0.0.0.0:8443", "relay", "[::]:8443", "[]")],
         (merge(RELAY, {"limits": {"joinInFlight": 0}}), "joinInFlight"),
         (merge(RELAY, {"service": {"type": "ExternalName"}}), "type"),
         (merge(RELAY, {"masterkey": {}}), "masterkey"),
@@ -282,6 +285,9 @@ def relay():
               sorted([kind, "NetworkPolicy", "PodDisruptionBudget", "Service"]), f"relay, {case}: kinds")
         workload = one(found, kind)["spec"]
         equal(workload["replicas"], {"StatefulSet": 1, "Deployment": 3}[kind], f"relay, {case}: replicas")
+        # The new one migrates the schema: none of before may run then.
+        equal(workload.get("strategy"), {"StatefulSet": None, "Deployment": {"type": "Recreate"}}[kind],
+              f"relay, {case}: strategy")
         pod = workload["template"]["spec"]
         equal(pod["automountServiceAccountToken"], False, f"relay, {case}: automountServiceAccountToken")
         check("serviceAccountName" not in pod, f"relay, {case}: has a service account")
@@ -298,6 +304,7 @@ def relay():
         for probe, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
             equal(container[probe]["httpGet"], {"scheme": "HTTPS", "port": "https", "path": path}, f"relay, {case}: {probe}")
         variables = environment(container)
+        equal(variables["RELAY_LISTEN"], "0.0.0.0:8443", f"relay, {case}: address")
         equal(mounts(container)["/run/credentials/relay"], ("master-key", True), f"relay, {case}: master key")
         check(variables["RELAY_MASTER_KEY_FILE"].startswith(variables["CREDENTIALS_DIRECTORY"] + "/"),
               f"relay, {case}: the master key is no credential, and its mode would be refused")
@@ -309,6 +316,11 @@ def relay():
         equal(one(found, "PodDisruptionBudget")["spec"]["selector"], workload["selector"], f"relay, {case}: budget")
         equal(one(found, "Service")["spec"]["selector"], workload["selector"]["matchLabels"], f"relay, {case}: service")
     equal(one(documents("relay", RELAY), "NetworkPolicy")["spec"]["egress"], [], "relay: calls nobody")
+    several = one(documents("relay", VALUES["relay"]["all-postgres"]), "Deployment")["spec"]
+    equal(several["strategy"], {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+          "relay: one after the other")
+    variables = environment(several["template"]["spec"]["containers"][0])
+    equal((variables["RELAY_LISTEN"], variables["RELAY_METRICS_LISTEN"]), ("[::]:8443", "[::]:9464"), "relay: IPv6")
     limits = environment(one(documents("relay", VALUES["relay"]["all-sqlite"]), "StatefulSet")
                          ["spec"]["template"]["spec"]["containers"][0])
     equal({name: value for name, value in limits.items() if name.startswith("RELAY_LIMITS_")}, {

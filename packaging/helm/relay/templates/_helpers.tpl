@@ -70,7 +70,7 @@ spec:
         - name: RELAY_DATA_DIR
           value: /var/lib/relay/data
         - name: RELAY_LISTEN
-          value: 0.0.0.0:8443
+          value: {{ printf "%s:8443" .Values.listenAddress | quote }}
         - name: RELAY_URL
           value: {{ .Values.url | quote }}
         {{- with .Values.trustDomain }}
@@ -95,7 +95,7 @@ spec:
         {{- end }}
         {{- if .Values.metrics.enabled }}
         - name: RELAY_METRICS_LISTEN
-          value: 0.0.0.0:9464
+          value: {{ printf "%s:9464" .Values.listenAddress | quote }}
         {{- end }}
         {{- range $value, $variable := dict "perTokenPerMinute" "PER_TOKEN_PER_MINUTE" "perIpPerMinute" "PER_IP_PER_MINUTE" "healthPerMinute" "HEALTH_PER_MINUTE" "joinPerIpPerMinute" "JOIN_PER_IP_PER_MINUTE" "joinInFlight" "JOIN_IN_FLIGHT" }}
         {{- with index $.Values.limits $value }}
