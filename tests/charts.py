@@ -362,7 +362,24 @@ def admin_secret():
     equal(egress[2:], [{"ports": tcp[1:], "to": PEERS}], "admin secret: beside names and the database")
 
 
-for group in (lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay, admin_secret):
+def restore_pod():
+    """The pod of operators.md that puts a backup into the volume is as confined as the relay, and its files are the relay's."""
+    text = (ROOT / "relay/operators.md").read_text()
+    (block,) = re.findall(r"kubectl -n relay apply -f - <<'EOF'\n(.*?)\n    EOF\n", text, re.DOTALL)
+    pod = yaml.safe_load(block)
+    validate(pod, kubernetes_versions(), "operators.md: restore")
+    chart = one(documents("relay", RELAY, "relay"), "StatefulSet")
+    like = chart["spec"]["template"]["spec"]
+    equal(pod["spec"]["securityContext"], like["securityContext"], "operators.md: restore: user")
+    confined = {"privileged": False} | pod["spec"]["containers"][0]["securityContext"]
+    equal(confined, like["containers"][0]["securityContext"], "operators.md: restore: context")
+    claim = f"{chart['spec']['volumeClaimTemplates'][0]['metadata']['name']}-{chart['metadata']['name']}-0"
+    equal(volumes(pod["spec"]), {"data": {"persistentVolumeClaim": {"claimName": claim}}}, "operators.md: restore: volume")
+    equal(mounts(pod["spec"]["containers"][0])["/var/lib/relay"], mounts(like["containers"][0])["/var/lib/relay"],
+          "operators.md: restore: mount")
+
+
+for group in (restore_pod, lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay, admin_secret):
     group()
 for failure in failures:
     print(f"FAILED: {failure}", file=sys.stderr)
