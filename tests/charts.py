@@ -51,6 +51,7 @@ VALUES = {
             "image": {"digest": "sha256:" + "ef" * 32, "pullPolicy": "Always"},
             "token": {"secretName": "other", "key": "token"},
             "stateDir": "/srv/bcd", "statusPort": 9999, "log": "debug",
+            "smbios": False,
             "tpm": {"enabled": True, "mode": "auto", "device": "/dev/tpmrm1"},
             "nvidia": {"enabled": True, "runtimeClassName": "", "libraryPath": "/opt/nvidia"},
             "updateStrategy": {"type": "OnDelete", "rollingUpdate": None},
@@ -90,6 +91,7 @@ REFUSED = {
         (merge(BCD, {"statusPort": 0}), "statusPort"),
         (merge(BCD, {"log": "loud"}), "log"),
         (merge(BCD, {"stateDir": "var/lib/bcd"}), "stateDir"),
+        (merge(BCD, {"smbios": "no"}), "smbios"),
         (merge(BCD, {"tpm": {"device": "/etc/shadow"}}), "device"),
         (merge(BCD, {"tmp": {"enabled": True}}), "tmp"),
         (merge(BCD, {"tokenRenewal": {"enabled": True}}), "name"),
@@ -215,11 +217,14 @@ def daemon_set():
         "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
     }, "bcd: securityContext")
     equal(mounts(container), {
-        "/host/sys": ("sys", True), "/var/lib/bcd": ("state", False), "/run/bcd-token": ("token", True),
+        "/host/sys/class": ("sys-class", True), "/host/sys/devices": ("sys-devices", True),
+        "/host/sys/firmware/dmi": ("sys-dmi", True), "/var/lib/bcd": ("state", False), "/run/bcd-token": ("token", True),
     }, "bcd: mounts")
     check(not any("subPath" in mount for mount in container["volumeMounts"]), "bcd: a subPath is never updated")
     equal(volumes(pod), {
-        "sys": {"hostPath": {"path": "/sys", "type": "Directory"}},
+        "sys-class": {"hostPath": {"path": "/sys/class", "type": "Directory"}},
+        "sys-devices": {"hostPath": {"path": "/sys/devices", "type": "Directory"}},
+        "sys-dmi": {"hostPath": {"path": "/sys/firmware/dmi", "type": "Directory"}},
         "state": {"hostPath": {"path": "/var/lib/bcd", "type": "DirectoryOrCreate"}},
         "token": {"secret": {"secretName": "bcd-join-token", "optional": True, "defaultMode": 0o400,
                              "items": [{"key": "join-token", "path": "join-token"}]}},
@@ -248,6 +253,17 @@ def daemon_set_options():
         equal(pod["containers"][0]["securityContext"]["privileged"], False, f"{case}: privileged")
         equal(pod["automountServiceAccountToken"], False, f"{case}: automountServiceAccountToken")
         check("tpm" not in volumes(pod), f"{case}: has the TPM")
+    for case, found in VALUES["bcd"].items():
+        pod = one(documents("bcd", found), "DaemonSet")["spec"]["template"]["spec"]
+        places, (container,) = volumes(pod), pod["containers"]
+        # A mount that is read-only shows what is mounted below it on the node as writable as that is.
+        of_sys = {place: volume["hostPath"]["path"] for place, volume in places.items()
+                  if volume.get("hostPath", {}).get("path", "").startswith("/sys")}
+        check(set(of_sys.values()) <= {"/sys/class", "/sys/devices", "/sys/firmware/dmi"}, f"{case}: of /sys: {of_sys}")
+        for path, (name, read_only) in mounts(container).items():
+            # Links between them lead on at the same paths only.
+            check(name not in of_sys or (read_only and path == "/host" + of_sys[name]), f"{case}: {path}: {name}")
+        equal("sys-dmi" in places, case != "all", f"{case}: SMBIOS")
     pod = one(documents("bcd", VALUES["bcd"]["nvidia"]), "DaemonSet")["spec"]["template"]["spec"]
     equal(pod["runtimeClassName"], "nvidia", "nvidia: runtime class")
     equal(mounts(pod["containers"][0])["/host/nvidia"], ("nvidia", True), "nvidia: mount")

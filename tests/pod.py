@@ -39,6 +39,9 @@ def machine(sys_folder):
     (interface / "device").mkdir(parents=True)
     for name, text in (("type", "1"), ("addr_assign_type", "0"), ("address", "00:16:3e:00:00:09")):
         (interface / name).write_text(text + "\n")
+    # What is mounted on them on a node, tests/container mounts.
+    for folder in ("fs/cgroup", "firmware/efi/efivars"):
+        (sys_folder / folder).mkdir(parents=True)
     (sys_folder / "class/net").mkdir(parents=True)
     (sys_folder / "class/net/eth9").symlink_to("../../devices/pci0/net/eth9")
 
@@ -52,12 +55,17 @@ def pod(name, folder, relay_port, status_port, pin=None):
         instead = {"RELAY_LISTEN": f"127.0.0.1:{relay_port}", "RELAY_METRICS_LISTEN": "127.0.0.1:0"}
     else:
         values = {"relay": {"url": url, "caPins": [pin]}, "statusPort": int(status_port)}
-        places = {"sys": "sys", "state": "state", "token": "token"}
+        places = {"state": "state", "token": "token"}
         instead = {}
     texts = render(ROOT / "packaging/helm" / name, values).values()
     found = [document for text in texts for document in yaml.safe_load_all(text)]
     (spec,) = [each["spec"]["template"]["spec"] for each in found if each["kind"] in ("DaemonSet", "StatefulSet")]
     (container,) = spec["containers"]
+    # What it shows of the node's /sys, it shows of the folder that stands for that.
+    for volume in spec["volumes"]:
+        path = volume.get("hostPath", {}).get("path", "")
+        if path.startswith("/sys"):
+            places[volume["name"]] = path.removeprefix("/")
     yield from options(spec, container, folder, places, instead)
     if "command" in container or "args" in container:
         raise SystemExit(f"{name} has a command of its own")
