@@ -50,7 +50,7 @@ VALUES = {
         "all": merge(BCD, RENEWAL, PLACING, {
             "image": {"digest": "sha256:" + "ef" * 32, "pullPolicy": "Always"},
             "token": {"secretName": "other", "key": "token"},
-            "stateDir": "/srv/bcd", "statusPort": 9999, "log": "debug",
+            "stateDir": "/srv/bcd", "statusPort": 9999, "log": "debug", "seLinuxOptions": {"type": "spc_t", "level": "s0"},
             "smbios": False,
             "tpm": {"enabled": True, "mode": "auto", "device": "/dev/tpmrm1"},
             "nvidia": {"enabled": True, "runtimeClassName": "", "libraryPath": "/opt/nvidia"},
@@ -91,6 +91,8 @@ REFUSED = {
         (merge(BCD, {"statusPort": 0}), "statusPort"),
         (merge(BCD, {"log": "loud"}), "log"),
         (merge(BCD, {"stateDir": "var/lib/bcd"}), "stateDir"),
+        (merge(BCD, {"seLinuxOptions": {"typ": "spc_t"}}), "typ"),
+        (merge(BCD, {"seLinuxOptions": {"type": ""}}), "type"),
         (merge(BCD, {"smbios": "no"}), "smbios"),
         (merge(BCD, {"tpm": {"device": "/etc/shadow"}}), "device"),
         (merge(BCD, {"tmp": {"enabled": True}}), "tmp"),
@@ -264,6 +266,9 @@ def daemon_set_options():
             # Links between them lead on at the same paths only.
             check(name not in of_sys or (read_only and path == "/host" + of_sys[name]), f"{case}: {path}: {name}")
         equal("sys-dmi" in places, case != "all", f"{case}: SMBIOS")
+    for case, labels in (("default", None), ("all", {"type": "spc_t", "level": "s0"})):
+        pod = one(documents("bcd", VALUES["bcd"][case]), "DaemonSet")["spec"]["template"]["spec"]
+        equal(pod["containers"][0]["securityContext"].get("seLinuxOptions"), labels, f"{case}: SELinux")
     pod = one(documents("bcd", VALUES["bcd"]["nvidia"]), "DaemonSet")["spec"]["template"]["spec"]
     equal(pod["runtimeClassName"], "nvidia", "nvidia: runtime class")
     equal(mounts(pod["containers"][0])["/host/nvidia"], ("nvidia", True), "nvidia: mount")
