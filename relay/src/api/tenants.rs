@@ -12,18 +12,14 @@ use crate::{
     call::Call,
     events::Kind,
     fault::Fault,
-    store::{StoreError, Tx, memberships, projects, tenants},
+    store::{StoreError, Tx, memberships, tenants},
 };
 use serde_json::json;
-use shared::{
-    api::{
-        access::Action,
-        projects::Project,
-        subject::Subject,
-        tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
-        tokens::ALL,
-    },
-    time::Timestamp,
+use shared::api::{
+    access::Action,
+    subject::Subject,
+    tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
+    tokens::ALL,
 };
 use std::collections::BTreeSet;
 
@@ -104,7 +100,7 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateTenant) -> Result<Tena
     }
     let id = input.tenant_id.as_str();
     let display_name = input.display_name.as_ref().map_or(id, |name| name.as_str());
-    let Some(tenant) = settle(tx, id, display_name, call.now).await? else {
+    let Some(tenant) = tenants::settle(tx, id, display_name, call.now).await? else {
         // An equal request may have won since the look above.
         let earlier = idempotency::replay(tx, call, &input.idempotency_key, input).await?;
         return earlier.ok_or_else(|| {
@@ -115,25 +111,6 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateTenant) -> Result<Tena
     let answer = TenantAnswer { tenant };
     idempotency::keep(tx, call, &input.idempotency_key, input, &answer).await?;
     Ok(answer)
-}
-
-/// Makes a tenant with its project `default`; `None` if the id is taken or was used before.
-///
-/// # Errors
-/// The store's.
-pub(super) async fn settle(
-    tx: &mut Tx<'_>,
-    id: &str,
-    display_name: &str,
-    now: Timestamp,
-) -> Result<Option<Tenant>, StoreError> {
-    let tenant = Tenant { tenant_id: id.to_owned(), display_name: display_name.to_owned(), created_at: now };
-    if !tenants::insert(tx, &tenant).await? {
-        return Ok(None);
-    }
-    let (project_id, display_name) = (projects::DEFAULT.to_owned(), projects::DEFAULT.to_owned());
-    let project = Project { tenant_id: id.to_owned(), project_id, display_name, created_at: now };
-    if projects::insert(tx, &project).await? { Ok(Some(tenant)) } else { Err(StoreError::Race) }
 }
 
 async fn rename(tx: &mut Tx<'_>, call: &Call, input: &UpdateTenant) -> Result<TenantAnswer, Fault> {

@@ -4,7 +4,6 @@ use super::{
     idempotency,
     members::{Place, enter},
     steps::{News, announce, conflict, page, page_size},
-    tenants::settle,
 };
 use crate::{
     auth::{
@@ -176,7 +175,7 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateUser) -> Result<UserAn
         created_by: call.principal()?.subject.clone(),
     };
     let free = bootstrap::role_of(id).is_none() && users::insert(tx, &user, id).await?;
-    let tenant = if free { settle(tx, id, &user.display_name, call.now).await? } else { None };
+    let tenant = if free { tenants::settle(tx, id, &user.display_name, call.now).await? } else { None };
     let Some(tenant) = tenant else {
         return Err(conflict(format!("The id {id} is or was a user's or a tenant's; choose another.")));
     };

@@ -1,7 +1,10 @@
 //! The table `tenants`. A deleted tenant keeps its row: its id is never used again, since events name it.
 
-use super::{Row, StoreError, Tx};
-use shared::{api::tenants::Tenant, time::Timestamp};
+use super::{Row, StoreError, Tx, projects};
+use shared::{
+    api::{projects::Project, tenants::Tenant},
+    time::Timestamp,
+};
 
 const FIND: &str = "SELECT id, display_name, created_at FROM tenants WHERE id = $1 AND deleted_at IS NULL";
 const PAGE: &str = "SELECT id, display_name, created_at FROM tenants WHERE id > $1 AND deleted_at IS NULL \
@@ -48,6 +51,25 @@ pub async fn page(tx: &mut Tx<'_>, after: &str, limit: i64) -> Result<Vec<Tenant
 pub async fn insert(tx: &mut Tx<'_>, new: &Tenant) -> Result<bool, StoreError> {
     let row = [(&new.tenant_id).into(), (&new.display_name).into(), new.created_at.into()];
     Ok(tx.execute(INSERT, &row).await? == 1)
+}
+
+/// Makes a tenant with its project `default`; `None` if the id is taken or was used before.
+///
+/// # Errors
+/// The store's.
+pub async fn settle(
+    tx: &mut Tx<'_>,
+    id: &str,
+    display_name: &str,
+    now: Timestamp,
+) -> Result<Option<Tenant>, StoreError> {
+    let tenant = Tenant { tenant_id: id.to_owned(), display_name: display_name.to_owned(), created_at: now };
+    if !insert(tx, &tenant).await? {
+        return Ok(None);
+    }
+    let (project_id, display_name) = (projects::DEFAULT.to_owned(), projects::DEFAULT.to_owned());
+    let project = Project { tenant_id: id.to_owned(), project_id, display_name, created_at: now };
+    if projects::insert(tx, &project).await? { Ok(Some(tenant)) } else { Err(StoreError::Race) }
 }
 
 /// Writes a tenant's name for people.
