@@ -1,7 +1,7 @@
 //! What every call can reach: the store, the CA, the keys, the clock. Made once, by `server`.
 
 use crate::{
-    auth::keys::SigningKeys,
+    auth::{keys::SigningKeys, oidc::Provider},
     ca::Authority,
     clock::Clock,
     http::limits::Limits,
@@ -27,6 +27,8 @@ pub struct Context {
     pub keys: KeyRing,
     /// The keys that sign tokens.
     pub signing_keys: SigningKeys,
+    /// The identity provider by which people log in, if there is one.
+    pub oidc: Option<Provider>,
     /// Who may call how often.
     pub limits: Limits,
     /// What is counted.

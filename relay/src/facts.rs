@@ -13,6 +13,19 @@ use shared::{
     time::Timestamp,
 };
 
+/// A person as an identity provider vouches for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vouched {
+    /// The provider.
+    pub issuer: String,
+    /// Whom it knows them as; never another person's.
+    pub subject: String,
+    /// Their login, of which their tenant's id is made.
+    pub login: String,
+    /// Their name for people.
+    pub display_name: String,
+}
+
 /// A token as the join judges it.
 #[derive(Clone, Debug)]
 pub struct TokenFacts {

@@ -3,7 +3,7 @@
 use crate::{
     api,
     audit::denials::Denials,
-    auth::{bootstrap::PairOfFiles, keys::SigningKeys},
+    auth::{bootstrap::PairOfFiles, keys::SigningKeys, oidc::Provider},
     ca::Authority,
     clock::Clock,
     config::Settings,
@@ -95,6 +95,8 @@ impl Relay {
         let dates = upkeep::Dates::of(&certificate);
         let tls =
             Tls::new(certificate, authority.trust(), &clock).map_err(ServeError::start("setting up TLS"))?;
+        let oidc = settings.oidc.clone().map(Provider::new).transpose();
+        let oidc = oidc.map_err(ServeError::start("setting up the identity provider"))?;
         let relay = Context {
             store,
             clock,
@@ -102,6 +104,7 @@ impl Relay {
             ca: ArcSwap::from_pointee(authority),
             keys,
             signing_keys: SigningKeys::default(),
+            oidc,
             limits: Limits::new(&settings.limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),

@@ -4,6 +4,8 @@ pub mod bootstrap;
 pub mod holdings;
 pub mod jwt;
 pub mod keys;
+pub mod login;
+pub mod oidc;
 pub mod policy;
 pub mod principal;
 pub mod tokens;

@@ -110,6 +110,42 @@ pub(super) const LIMIT_JOIN: Key =
 /// Joins at a time.
 pub(super) const LIMIT_JOIN_IN_FLIGHT: Key =
     number("limits.join_in_flight", "Joins judged at a time before others are asked to wait [default: 256]");
+/// Who vouches for people.
+pub(super) const OIDC_ISSUER: Key = text(
+    "oidc.issuer",
+    "URL",
+    "The OpenID Connect provider by which people log in, https:// [default: none; nobody logs in]",
+);
+/// What the provider knows this relay as.
+pub(super) const OIDC_CLIENT_ID: Key = text(
+    "oidc.client_id",
+    "ID",
+    "What the provider knows this relay as; its redirect URL is URL/auth/callback",
+);
+/// The secret that the relay shows to the provider.
+pub(super) const OIDC_CLIENT_SECRET_FILE: Key = text(
+    "oidc.client_secret_file",
+    "FILE",
+    "The secret that the provider gave this relay, read anew at each login [default: none, for a public client]",
+);
+/// What the provider is asked for.
+pub(super) const OIDC_SCOPES: Key = text(
+    "oidc.scopes",
+    "SCOPES",
+    "What the provider is asked for, by spaces [default: openid profile, and email where that is the key]",
+);
+/// What a user is known by.
+pub(super) const OIDC_KEY: Key = text(
+    "oidc.key",
+    "CLAIM",
+    "What a user is known by: sub, or email, which the provider must have verified [default: sub]",
+);
+/// Whom the connection to the provider trusts.
+pub(super) const OIDC_CA_FILE: Key = text(
+    "oidc.ca_file",
+    "FILE",
+    "The only CA certificates to trust for the provider, PEM [default: the system's]",
+);
 /// What is logged.
 pub(super) const LOG: Key = text(
     "log",
@@ -138,6 +174,12 @@ pub const KEYS: &[Key] = &[
     LIMIT_HEALTH,
     LIMIT_JOIN,
     LIMIT_JOIN_IN_FLIGHT,
+    OIDC_ISSUER,
+    OIDC_CLIENT_ID,
+    OIDC_CLIENT_SECRET_FILE,
+    OIDC_SCOPES,
+    OIDC_KEY,
+    OIDC_CA_FILE,
     LOG,
     LOG_FORMAT,
 ];

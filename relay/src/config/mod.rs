@@ -7,6 +7,7 @@ mod database;
 mod error;
 mod keys;
 mod merge;
+mod oidc;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -16,6 +17,7 @@ pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::{ConfigError, Origin};
 pub use keys::{Form, KEYS, Key};
 pub use merge::DEFAULT_FILE;
+pub use oidc::{LoginKey, Oidc};
 pub use values::{InvalidLogFormat, InvalidRelayUrl, LogFormat, NoTrustDomain, RelayUrl};
 
 use crate::{ca::TrustDomain, log};
@@ -79,6 +81,8 @@ pub struct Settings {
     pub audit_days: u32,
     /// What is too much.
     pub limits: Limits,
+    /// The provider by which people log in.
+    pub oidc: Option<Oidc>,
     /// What is logged, and how.
     pub log: LogSettings,
 }
@@ -133,6 +137,7 @@ impl Settings {
             trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             limits: limits(&merged)?,
+            oidc: oidc::read(&merged)?,
             log: log_settings(&merged)?,
             data_dir,
         })

@@ -7,6 +7,7 @@ mod answers;
 pub mod crls;
 pub mod documents;
 pub mod limits;
+mod login;
 pub mod problem;
 pub mod proxy;
 pub mod record;
@@ -88,6 +89,10 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/api/trust-bundle", get(documents::platform_bundle))
         .route("/api/trust-bundle/tenant", get(documents::tenant_bundle))
         .route("/crl/{issuer}", get(documents::crl))
+        .route("/auth/login", get(login::begin))
+        .route("/auth/callback", get(login::come))
+        .route("/auth/token", post(login::claim))
+        .route("/auth/logout", get(login::end))
         .route("/api/compute/events/stream", get(stream::events));
     for method in app.registry.methods() {
         let name = method.name;

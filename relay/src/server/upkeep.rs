@@ -24,7 +24,7 @@ use crate::{
     rotation::{self, Rotator},
     store::{
         StoreError, authorities, certificates, credentials, events, idempotency, invites, join_requests,
-        nodes, signing_keys,
+        logins, nodes, signing_keys,
     },
 };
 use axum::{extract::State, response::Response};
@@ -352,6 +352,7 @@ async fn forget(relay: &Context) -> Result<(), Fault> {
                 idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
                 credentials::forget(tx, *now).await?;
                 invites::forget(tx, *now).await?;
+                logins::forget(tx, *now).await?;
                 events::forget(tx, now.plus_seconds(-EVENTS_SECONDS)).await?;
                 signing_keys::forget(tx, now.plus_seconds(-2 * SIGNS_SECONDS)).await?;
                 certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;

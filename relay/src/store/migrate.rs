@@ -44,6 +44,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/0008_event_numbers.sql"),
     },
     Migration { version: 9, name: "0009_audit", sql: include_str!("../../migrations/0009_audit.sql") },
+    Migration { version: 10, name: "0010_logins", sql: include_str!("../../migrations/0010_logins.sql") },
 ];
 
 /// What a migration did.

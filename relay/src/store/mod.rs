@@ -29,6 +29,7 @@ pub mod invites;
 pub mod join_requests;
 pub mod join_tokens;
 pub mod leases;
+pub mod logins;
 pub mod memberships;
 pub mod meta;
 mod migrate;
@@ -88,6 +89,7 @@ const FAMILIES: &[&[&str]] = &[
     join_requests::STATEMENTS,
     join_tokens::STATEMENTS,
     leases::STATEMENTS,
+    logins::STATEMENTS,
     memberships::STATEMENTS,
     meta::STATEMENTS,
     migrate::STATEMENTS,

@@ -12,7 +12,9 @@ const PAGE: &str = "SELECT id, issuer, display_name, service, created_at, create
 const INSERT: &str = "INSERT INTO users (id, issuer, issuer_subject, display_name, service, created_at, created_by) \
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
 
-pub(super) const STATEMENTS: &[&str] = &[FIND, KNOWN, PAGE, INSERT];
+const RENAME: &str = "UPDATE users SET display_name = $2 WHERE id = $1";
+
+pub(super) const STATEMENTS: &[&str] = &[FIND, KNOWN, PAGE, INSERT, RENAME];
 
 /// The issuer of services: this relay.
 const SERVICES: &str = "relay";
@@ -56,6 +58,14 @@ pub async fn insert(tx: &mut Tx<'_>, new: &User, subject: &str) -> Result<bool, 
         (&new.created_by).into(),
     ];
     Ok(tx.execute(INSERT, &row).await? == 1)
+}
+
+/// Writes a user's name for people.
+///
+/// # Errors
+/// The store's.
+pub async fn rename(tx: &mut Tx<'_>, id: &str, display_name: &str) -> Result<(), StoreError> {
+    tx.execute(RENAME, &[id.into(), display_name.into()]).await.map(drop)
 }
 
 fn user(row: &Row) -> Result<User, StoreError> {

@@ -91,6 +91,7 @@ impl Desk {
             ca: ArcSwap::from_pointee(authority),
             keys,
             signing_keys: SigningKeys::default(),
+            oidc: None,
             limits: Limits::new(limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),

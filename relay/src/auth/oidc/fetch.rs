@@ -1,0 +1,184 @@
+//! The requests to the provider: bounded in time and size, over https, redirected nowhere.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header, redirect};
+use rustls::{ClientConfig, crypto::aws_lc_rs};
+use shared::secret::Secret;
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+    time::Duration,
+};
+
+/// How long a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a whole request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is nothing to read.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// No answer came, or not the whole of it.
+    #[error(
+        "reach the identity provider's {what}: {why}; does oidc.issuer lead there, and is its CA trusted?"
+    )]
+    Transport {
+        /// Which document.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// It answered something else.
+    #[error("read the identity provider's {what}: it answered {status}, and no redirect is followed")]
+    Status {
+        /// Which document.
+        what: &'static str,
+        /// The HTTP status.
+        status: StatusCode,
+    },
+    /// It is too long.
+    #[error("read the identity provider's {what}: it is over {max_bytes} bytes")]
+    TooLong {
+        /// Which document.
+        what: &'static str,
+        /// The bound.
+        max_bytes: usize,
+    },
+}
+
+/// Asks the provider.
+pub(super) struct Fetch(Client);
+
+impl Fetch {
+    /// Trusts as `tls` says, or the system's CAs.
+    pub(super) fn new(tls: Option<ClientConfig>) -> Result<Self, String> {
+        let builder = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(REQUEST_TIMEOUT)
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .https_only(true)
+            .user_agent(concat!("relay/", env!("CARGO_PKG_VERSION")));
+        let builder = match tls {
+            Some(tls) => builder.tls_backend_preconfigured(tls),
+            None => {
+                // reqwest asks the process for its provider when it verifies by the system's CAs. An earlier one is the
+                // same one.
+                let _ = aws_lc_rs::default_provider().install_default();
+                builder.tls_backend_rustls()
+            }
+        };
+        builder.build().map(Self).map_err(|error| error.to_string())
+    }
+
+    /// A document.
+    pub(super) async fn get(
+        &self,
+        what: &'static str,
+        url: Url,
+        max_bytes: usize,
+    ) -> Result<Vec<u8>, FetchError> {
+        let (status, body) = ask(what, self.0.get(url), max_bytes).await?;
+        if status == StatusCode::OK { Ok(body) } else { Err(FetchError::Status { what, status }) }
+    }
+
+    /// The answer to a form, or to a refusal its body.
+    pub(super) async fn post(
+        &self,
+        what: &'static str,
+        url: Url,
+        form: &[(&str, &str)],
+        basic: Option<(&str, &Secret)>,
+        max_bytes: usize,
+    ) -> Result<Result<Vec<u8>, Vec<u8>>, FetchError> {
+        let mut request = self
+            .0
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(header::ACCEPT, "application/json")
+            .body(encoded(form));
+        if let Some((name, secret)) = basic {
+            request = request.header(header::AUTHORIZATION, authorization(what, name, secret)?);
+        }
+        match ask(what, request, max_bytes).await? {
+            (StatusCode::OK, body) => Ok(Ok(body)),
+            (status, body) if status.is_client_error() => Ok(Err(body)),
+            (status, _) => Err(FetchError::Status { what, status }),
+        }
+    }
+}
+
+async fn ask(
+    what: &'static str,
+    request: RequestBuilder,
+    max_bytes: usize,
+) -> Result<(StatusCode, Vec<u8>), FetchError> {
+    let transport = |error: reqwest::Error| FetchError::Transport { what, why: why(&error) };
+    let mut response: Response = request.send().await.map_err(transport)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(transport)? {
+        if body.len() + chunk.len() > max_bytes {
+            return Err(FetchError::TooLong { what, max_bytes });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok((response.status(), body))
+}
+
+/// What an error came from in the end: the part that a person can use.
+fn why(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return format!("no whole answer within {} seconds", REQUEST_TIMEOUT.as_secs());
+    }
+    let error: &dyn std::error::Error = error;
+    std::iter::successors(Some(error), |error| error.source())
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+/// `application/x-www-form-urlencoded`.
+fn encoded(pairs: &[(&str, &str)]) -> String {
+    let mut url = Url::parse("https://form/").ok();
+    if let Some(url) = &mut url {
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
+    url.as_ref().and_then(Url::query).unwrap_or_default().to_owned()
+}
+
+/// Name and secret as RFC 6749, 2.3.1 has them: each form-encoded before they are joined.
+fn authorization(what: &'static str, name: &str, secret: &Secret) -> Result<header::HeaderValue, FetchError> {
+    let part = |text: &str| encoded(&[("", text)]).trim_start_matches('=').to_owned();
+    let pair = Secret::new(format!("{}:{}", part(name), part(secret.expose())));
+    let value = Secret::new(format!("Basic {}", STANDARD.encode(pair.expose())));
+    let mut value = header::HeaderValue::from_str(value.expose())
+        .map_err(|error| FetchError::Transport { what, why: error.to_string() })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The text of a file that is not over `max_bytes`.
+pub(super) fn small_file(path: &Path, max_bytes: u64) -> io::Result<Secret> {
+    let mut text = String::new();
+    File::open(path)?.take(max_bytes + 1).read_to_string(&mut text)?;
+    let text = Secret::new(text);
+    if text.expose().len() as u64 > max_bytes {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is over {max_bytes} bytes")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_secrets_are_encoded_before_they_are_joined() {
+        assert_eq!(encoded(&[("a", "b c"), ("d", "&=+")]), "a=b+c&d=%26%3D%2B");
+        let value = authorization("x", "a:b", &Secret::new("p w=".to_owned())).unwrap();
+        let basic = STANDARD.decode(value.to_str().unwrap().strip_prefix("Basic ").unwrap()).unwrap();
+        assert_eq!(basic, b"a%3Ab:p+w%3D");
+        assert!(value.is_sensitive());
+    }
+}

@@ -1,0 +1,394 @@
+//! The identity provider: its discovery document and keys, the address that a browser is sent to, and the exchange of a
+//! code for the person that it vouches for.
+//!
+//! Everything that a provider says is hostile until its token's signature and claims are judged (`id_token`): bounded in
+//! size and time, over https, redirected nowhere. Its documents are kept for an hour; its keys are read again once for a
+//! token that names an unknown one, a minute after the last time at the earliest. Nothing of a token, a code or the
+//! client's secret is ever in a log or an error.
+
+mod fetch;
+pub mod id_token;
+
+use crate::{
+    config::Oidc,
+    facts::Vouched,
+    trusting::{TrustError, trusting},
+};
+use fetch::{Fetch, FetchError};
+use id_token::{Expected, IdTokenError, Keys};
+use reqwest::Url;
+use serde::Deserialize;
+use shared::{secret::Secret, time::Timestamp};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Mutex, Semaphore, SemaphorePermit},
+    time::Instant,
+};
+
+/// How long a provider's documents are kept.
+const KEPT: Duration = Duration::from_secs(3600);
+/// How long after its keys were read again for an unknown one they are not read for another.
+const REFETCH: Duration = Duration::from_secs(60);
+/// How many logins may wait for the provider.
+const PLACES: usize = 32;
+/// The longest discovery document and token answer, in bytes.
+const MAX_DOCUMENT_BYTES: usize = 64 << 10;
+/// The longest JWK Set, in bytes.
+const MAX_KEYS_BYTES: usize = 256 << 10;
+/// The longest file of a secret, in bytes.
+const MAX_SECRET_BYTES: u64 = 4096;
+/// The longest address in a discovery document, in bytes.
+const MAX_URL_BYTES: usize = 2048;
+
+/// Why the provider did not vouch for anybody. No variant holds a secret, a code or a token.
+#[derive(Debug, thiserror::Error)]
+pub enum OidcError {
+    /// The connection can't be set up.
+    #[error("set up the connection to the identity provider: {0}")]
+    SetUp(String),
+    /// A file can't be used.
+    #[error("read {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// No answer that can be used came.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// A document is not what it must be.
+    #[error("read the identity provider's {what}: {rule}")]
+    Document {
+        /// Which.
+        what: &'static str,
+        /// The rule that it breaks.
+        rule: &'static str,
+    },
+    /// Too many logins wait.
+    #[error("too many logins wait for the identity provider")]
+    Busy,
+    /// The provider refused the code.
+    #[error("the identity provider refused: {0}")]
+    Refused(String),
+    /// The ID token does not count.
+    #[error("the identity provider's ID token does not count: {0}")]
+    IdToken(#[from] IdTokenError),
+}
+
+impl OidcError {
+    /// Whether it may pass by itself.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Fetch(_) | Self::Busy)
+    }
+}
+
+/// The provider of the settings.
+pub struct Provider {
+    settings: Oidc,
+    fetch: Fetch,
+    known: Mutex<Known>,
+    places: Semaphore,
+}
+
+#[derive(Default)]
+struct Known {
+    discovered: Option<(Instant, Arc<Discovered>)>,
+    refetched: Option<Instant>,
+}
+
+/// What the provider says of itself.
+struct Discovered {
+    authorization: Url,
+    token: Url,
+    end_session: Option<Url>,
+    /// Whether the relay's secret goes into the form; else into the header.
+    secret_in_form: bool,
+    /// Whether its answers name it (RFC 9207).
+    names_itself: bool,
+    keys: Keys,
+}
+
+/// What a browser takes to the provider.
+pub struct Asked<'a> {
+    /// Comes back with the answer.
+    pub state: &'a str,
+    /// Comes back in the ID token.
+    pub nonce: &'a str,
+    /// S256 of what the relay alone knows.
+    pub challenge: &'a str,
+    /// Where the answer goes: the relay's own.
+    pub redirect_uri: &'a str,
+}
+
+/// What a browser brought back.
+pub struct Brought<'a> {
+    /// The code.
+    pub code: &'a str,
+    /// The issuer, where it says so (RFC 9207).
+    pub issuer: Option<&'a str>,
+    /// What the challenge is S256 of.
+    pub verifier: &'a str,
+    /// As it was asked.
+    pub redirect_uri: &'a str,
+    /// As it was asked.
+    pub nonce: &'a str,
+    /// When the login began.
+    pub begun_at: Timestamp,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Provider {
+    /// Gets ready; nothing is asked yet.
+    ///
+    /// # Errors
+    /// A file can't be used, or TLS can't be set up.
+    pub fn new(settings: Oidc) -> Result<Self, OidcError> {
+        let tls = match &settings.ca_file {
+            Some(path) => {
+                let read = std::fs::read(path);
+                let pem = read.map_err(|source| OidcError::File { path: path.clone(), source })?;
+                Some(trusting(&pem).map_err(|error: TrustError| OidcError::SetUp(error.to_string()))?)
+            }
+            None => None,
+        };
+        let fetch = Fetch::new(tls).map_err(OidcError::SetUp)?;
+        let this = Self { settings, fetch, known: Mutex::default(), places: Semaphore::new(PLACES) };
+        this.client_secret()?;
+        Ok(this)
+    }
+
+    /// The address to send a browser to.
+    ///
+    /// # Errors
+    /// The provider does not say where it is.
+    pub async fn authorization(&self, asked: &Asked<'_>) -> Result<String, OidcError> {
+        let _place = self.enter()?;
+        let mut url = self.discovered().await?.authorization.clone();
+        url.query_pairs_mut().extend_pairs([
+            ("response_type", "code"),
+            ("client_id", &self.settings.client_id),
+            ("redirect_uri", asked.redirect_uri),
+            ("scope", &self.settings.scopes),
+            ("state", asked.state),
+            ("nonce", asked.nonce),
+            ("code_challenge", asked.challenge),
+            ("code_challenge_method", "S256"),
+        ]);
+        Ok(url.into())
+    }
+
+    /// Whom the provider vouches for.
+    ///
+    /// # Errors
+    /// It vouches for nobody.
+    pub async fn identify(&self, brought: &Brought<'_>) -> Result<Vouched, OidcError> {
+        let _place = self.enter()?;
+        let discovered = self.discovered().await?;
+        let named = brought.issuer.map_or(!discovered.names_itself, |issuer| issuer == self.settings.issuer);
+        if !named {
+            return Err(IdTokenError::Issuer.into());
+        }
+        let token = self.exchange(&discovered, brought).await?;
+        let expected = Expected {
+            issuer: &self.settings.issuer,
+            client_id: &self.settings.client_id,
+            nonce: brought.nonce,
+            begun_at: brought.begun_at,
+            now: brought.now,
+            key: self.settings.key,
+        };
+        match id_token::judge(token.expose(), &discovered.keys, &expected) {
+            Err(IdTokenError::UnknownKey) => {
+                let newer = self.refetched().await?;
+                let newer = newer.as_ref().unwrap_or(&discovered);
+                Ok(id_token::judge(token.expose(), &newer.keys, &expected)?)
+            }
+            judged => Ok(judged?),
+        }
+    }
+
+    /// Where a browser ends its session with the provider, if it offers that.
+    ///
+    /// # Errors
+    /// The provider does not say where it is.
+    pub async fn end_session(&self) -> Result<Option<String>, OidcError> {
+        let _place = self.enter()?;
+        Ok(self.discovered().await?.end_session.clone().map(|mut url| {
+            url.query_pairs_mut().append_pair("client_id", &self.settings.client_id);
+            url.into()
+        }))
+    }
+
+    fn enter(&self) -> Result<SemaphorePermit<'_>, OidcError> {
+        self.places.try_acquire().map_err(|_| OidcError::Busy)
+    }
+
+    /// The ID token for a code.
+    async fn exchange(&self, at: &Discovered, brought: &Brought<'_>) -> Result<Secret, OidcError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            id_token: Option<Secret>,
+        }
+        let secret = self.client_secret()?;
+        let mut form = vec![
+            ("grant_type", "authorization_code"),
+            ("code", brought.code),
+            ("redirect_uri", brought.redirect_uri),
+            ("code_verifier", brought.verifier),
+        ];
+        let mut basic = None;
+        match &secret {
+            Some(secret) if !at.secret_in_form => basic = Some((self.settings.client_id.as_str(), secret)),
+            Some(secret) => {
+                form.extend([
+                    ("client_id", self.settings.client_id.as_str()),
+                    ("client_secret", secret.expose()),
+                ]);
+            }
+            None => form.push(("client_id", self.settings.client_id.as_str())),
+        }
+        let answer =
+            self.fetch.post("token endpoint", at.token.clone(), &form, basic, MAX_DOCUMENT_BYTES).await?;
+        let body = answer.map_err(|error| OidcError::Refused(error_word(&error)))?;
+        let answer: Answer = serde_json::from_slice(&body)
+            .map_err(|_| OidcError::Document { what: "token answer", rule: "it must be a JSON object" })?;
+        answer.id_token.ok_or(OidcError::Document {
+            what: "token answer",
+            rule: "it must have an id_token; is openid asked for?",
+        })
+    }
+
+    /// The provider's documents, read if none are kept.
+    async fn discovered(&self) -> Result<Arc<Discovered>, OidcError> {
+        let mut known = self.known.lock().await;
+        if let Some((at, discovered)) = &known.discovered
+            && at.elapsed() < KEPT
+        {
+            return Ok(discovered.clone());
+        }
+        let fresh = Arc::new(self.discover().await?);
+        known.discovered = Some((Instant::now(), fresh.clone()));
+        Ok(fresh)
+    }
+
+    /// The provider's documents read again; `None` where that was done a moment ago.
+    async fn refetched(&self) -> Result<Option<Arc<Discovered>>, OidcError> {
+        let mut known = self.known.lock().await;
+        if known.refetched.is_some_and(|at| at.elapsed() < REFETCH) {
+            return Ok(known.discovered.as_ref().map(|(_, discovered)| discovered.clone()));
+        }
+        known.refetched = Some(Instant::now());
+        let fresh = Arc::new(self.discover().await?);
+        known.discovered = Some((Instant::now(), fresh.clone()));
+        Ok(Some(fresh))
+    }
+
+    async fn discover(&self) -> Result<Discovered, OidcError> {
+        let what = "discovery document";
+        let base = self.settings.issuer.trim_end_matches('/');
+        let url = https(&format!("{base}/.well-known/openid-configuration"), what)?;
+        let body = self.fetch.get(what, url, MAX_DOCUMENT_BYTES).await?;
+        let document: Document = serde_json::from_slice(&body).map_err(|_| OidcError::Document {
+            what,
+            rule: "it must be the JSON of OpenID Connect Discovery 1.0",
+        })?;
+        if document.issuer != self.settings.issuer {
+            return Err(OidcError::Document {
+                what,
+                rule: "it must name oidc.issuer, to the letter, as its issuer",
+            });
+        }
+        let jwks = https(&document.jwks_uri, what)?;
+        let keys = self.fetch.get("keys", jwks, MAX_KEYS_BYTES).await?;
+        let methods = document.token_endpoint_auth_methods_supported.unwrap_or_default();
+        let offers = |method: &str| methods.iter().any(|offered| offered == method);
+        Ok(Discovered {
+            authorization: https(&document.authorization_endpoint, what)?,
+            token: https(&document.token_endpoint, what)?,
+            end_session: document.end_session_endpoint.map(|url| https(&url, what)).transpose()?,
+            secret_in_form: offers("client_secret_post") && !offers("client_secret_basic"),
+            names_itself: document.authorization_response_iss_parameter_supported,
+            keys: Keys::parse(&keys)
+                .ok_or(OidcError::Document { what: "keys", rule: "they must be a JWK Set (RFC 7517)" })?,
+        })
+    }
+
+    /// The relay's secret, as the file has it now.
+    fn client_secret(&self) -> Result<Option<Secret>, OidcError> {
+        let Some(path) = &self.settings.client_secret_file else { return Ok(None) };
+        let failed = |source| OidcError::File { path: path.clone(), source };
+        let text = fetch::small_file(path, MAX_SECRET_BYTES).map_err(failed)?;
+        let line = text.expose().trim();
+        if line.is_empty() || line.contains(char::is_control) {
+            return Err(failed(io::Error::other("it must hold the client's secret in one line")));
+        }
+        Ok(Some(Secret::new(line.to_owned())))
+    }
+}
+
+/// OpenID Connect Discovery 1.0, as far as it matters here.
+#[derive(Deserialize)]
+struct Document {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    jwks_uri: String,
+    end_session_endpoint: Option<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+}
+
+/// An address of the provider: https, and nobody's name or password in it.
+fn https(text: &str, what: &'static str) -> Result<Url, OidcError> {
+    let url = if text.len() <= MAX_URL_BYTES { Url::parse(text).ok() } else { None };
+    let allowed = |url: &Url| {
+        url.scheme() == "https"
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.fragment().is_none()
+    };
+    url.filter(allowed)
+        .ok_or(OidcError::Document { what, rule: "its addresses must be https:// and at most 2048 bytes" })
+}
+
+/// The one word of an OAuth refusal (RFC 6749, 5.2); what else it says is not told.
+fn error_word(body: &[u8]) -> String {
+    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    word(answer.get("error").and_then(serde_json::Value::as_str).unwrap_or_default())
+}
+
+/// An error's code as it may be shown: `access_denied`; a word of ours for anything else.
+#[must_use]
+pub fn word(code: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    if (1..=64).contains(&code.len()) && code.bytes().all(plain) { code } else { "it did not say why" }
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_providers_addresses_are_https_and_nobodys() {
+        assert!(https("https://id.example/a?b=c", "x").is_ok());
+        let long = format!("https://id.example/{}", "a".repeat(MAX_URL_BYTES));
+        for bad in
+            ["http://id.example", "https://u:p@id.example", "https://id.example/#x", "ftp://x", "x", &long]
+        {
+            assert!(https(bad, "x").is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn of_a_refusal_only_its_word_is_told() {
+        assert_eq!(error_word(br#"{"error":"invalid_grant","error_description":"hush"}"#), "invalid_grant");
+        for odd in [&b"{"[..], b"[]", br#"{"error":"<script>"}"#, br#"{"error":""}"#, br#"{"error":7}"#] {
+            assert_eq!(error_word(odd), "it did not say why");
+        }
+    }
+}
