@@ -1,7 +1,10 @@
 //! One call of a method over HTTPS: bounded in time and size, redirected nowhere, its refusal read as a problem.
 
 use super::target::Target;
-use crate::trusting::{TrustError, trusting};
+use crate::{
+    config::RelayUrl,
+    trusting::{TrustError, trusting},
+};
 use reqwest::{Client, Response, header, redirect};
 use rustls::crypto::aws_lc_rs;
 use serde_json::Value;
@@ -16,10 +19,11 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ANSWER_BYTES: usize = 32 << 20;
 
 /// A relay that can be asked.
+#[derive(Clone)]
 pub(super) struct Relay {
     client: Client,
     base: String,
-    authorization: Secret,
+    authorization: Option<Secret>,
 }
 
 /// Why there is no answer.
@@ -78,6 +82,15 @@ impl Relay {
     /// # Errors
     /// The CA file holds no certificate, or the system's CAs can't be read.
     pub(super) fn new(target: &Target) -> Result<Self, CallError> {
+        let anonymous = Self::anonymous(&target.url, target.ca_pem.as_deref())?;
+        Ok(anonymous.with_token(&target.token))
+    }
+
+    /// As [`Relay::new`], without a credential.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn anonymous(url: &RelayUrl, ca_pem: Option<&str>) -> Result<Self, CallError> {
         let set_up = |error: &dyn std::fmt::Display| CallError::SetUp(error.to_string());
         let mut builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -86,7 +99,7 @@ impl Relay {
             .no_proxy()
             .https_only(true)
             .user_agent(concat!("relay-cli/", env!("CARGO_PKG_VERSION")));
-        builder = match &target.ca_pem {
+        builder = match ca_pem {
             Some(pem) => builder.tls_backend_preconfigured(trusting(pem.as_bytes())?),
             None => {
                 // reqwest asks the process for its provider when it verifies by the system's CAs. An earlier one is
@@ -97,9 +110,16 @@ impl Relay {
         };
         Ok(Self {
             client: builder.build().map_err(|error| set_up(&error))?,
-            base: target.url.to_string(),
-            authorization: Secret::new(format!("Bearer {}", target.token.expose())),
+            base: url.to_string(),
+            authorization: None,
         })
+    }
+
+    /// The same relay, asked with this credential.
+    #[must_use]
+    pub(super) fn with_token(mut self, token: &Secret) -> Self {
+        self.authorization = Some(Secret::new(format!("Bearer {}", token.expose())));
+        self
     }
 
     /// Calls the method at `path`.
@@ -107,15 +127,17 @@ impl Relay {
     /// # Errors
     /// The relay refused, or there is no answer that can be understood.
     pub(super) async fn call(&self, path: &str, input: &Value) -> Result<Value, CallError> {
-        let mut bearer = header::HeaderValue::from_str(self.authorization.expose())
-            .map_err(|error| CallError::SetUp(error.to_string()))?;
-        bearer.set_sensitive(true);
-        let request = self
+        let mut request = self
             .client
             .post(format!("{}{path}", self.base))
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::AUTHORIZATION, bearer)
             .body(input.to_string());
+        if let Some(authorization) = &self.authorization {
+            let mut bearer = header::HeaderValue::from_str(authorization.expose())
+                .map_err(|error| CallError::SetUp(error.to_string()))?;
+            bearer.set_sensitive(true);
+            request = request.header(header::AUTHORIZATION, bearer);
+        }
         let response = request.send().await.map_err(|error| self.transport(&error))?;
         let (status, problem) = (response.status(), is_problem(&response));
         let body = self.bounded(response).await?;

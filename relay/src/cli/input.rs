@@ -16,6 +16,8 @@ const MAX_FILE_BYTES: u64 = 128 * 1024;
 pub(super) struct Surroundings<'a> {
     /// The tenant unless one is given.
     pub(super) tenant: String,
+    /// The project unless one is given, of what is in one.
+    pub(super) project: Option<String>,
     /// Makes up an idempotency key.
     pub(super) fresh_key: Box<dyn Fn() -> String + 'a>,
     /// Standard input.
@@ -92,6 +94,12 @@ fn value_of(
     Ok(match field.form {
         Form::Text => text().map(Value::String),
         Form::Tenant => Some(Value::String(text().unwrap_or_else(|| around.tenant.clone()))),
+        Form::Project => {
+            let other = flags.try_get_one::<String>("tenantId").ok().flatten();
+            // A project is one of its tenant.
+            let same = other.is_none_or(|tenant| *tenant == around.tenant);
+            text().or_else(|| around.project.clone().filter(|_| same)).map(Value::String)
+        }
         Form::IdempotencyKey => Some(Value::String(text().unwrap_or_else(|| (around.fresh_key)()))),
         Form::Integer | Form::Seconds => flags.get_one::<i64>(id).map(|number| Value::from(*number)),
         Form::Boolean => flags.get_one::<bool>(id).map(|yes| Value::from(*yes)),

@@ -9,7 +9,9 @@ use super::{
     exit::Exit,
     local, operate,
     output::{self, Format},
+    refresh,
     target::{Target, TargetError},
+    template::InvalidTemplate,
     terminal,
     tree::{connection, ids},
 };
@@ -60,7 +62,7 @@ pub(super) fn command() -> Command {
         .arg(
             text(TENANT, "TENANT")
                 .visible_alias("tenant-id")
-                .help("The pool's tenant [default: RELAY_TENANT, else provider]"),
+                .help("The pool's tenant [default: RELAY_TENANT, else the context's, else provider]"),
         )
         .args(connection())
 }
@@ -70,6 +72,8 @@ pub(super) fn command() -> Command {
 enum Failure {
     #[error(transparent)]
     Target(#[from] TargetError),
+    #[error("read --template: {0}")]
+    Template(#[from] InvalidTemplate),
     #[error("read {0}: {1}")]
     Read(String, io::Error),
     #[error("{0} has {1} bad lines; nothing was sent")]
@@ -86,7 +90,7 @@ impl Failure {
     fn exit(&self) -> Exit {
         match self {
             Self::Target(error) => operate::exit_of_target(error),
-            Self::Read(..) | Self::Lines(..) => Exit::Usage,
+            Self::Template(_) | Self::Read(..) | Self::Lines(..) => Exit::Usage,
             Self::Call(CallError::Problem(problem)) => problem.code.into(),
             Self::Call(CallError::Transport { .. }) => Exit::TryAgain,
             Self::Call(_) | Self::Table(_) | Self::Output(_) => Exit::Refused,
@@ -106,16 +110,27 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
 }
 
 fn attempt(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure> {
-    let entries = entries(flags, world)?;
-    let target = Target::find(&operate::said(flags).or_env(world.env))?;
+    let said = operate::said(flags, world)?;
+    let template = operate::template(flags)?;
+    let entries = entries(flags, said.tenant(world))?;
+    let target = Target::find(&said)?;
     let relay = Relay::new(&target)?;
-    let imported = match local::finish(send_all(&relay, &entries)) {
+    let sent = async {
+        let relay = refresh::lazily(relay, &target, world).await;
+        send_all(&relay, &entries).await
+    };
+    let imported = match local::finish(sent) {
         Ok(imported) => imported,
         Err(exit) => return Ok(exit),
     };
     let format = flags.get_one::<Format>(ids::OUTPUT).copied();
     let answer = json!({"entries": imported.results});
-    terminal::answer(&output::render_list("entries", &COLUMNS, &answer, format, world.clock.now()))?;
+    terminal::answer(&match template {
+        Some(template) => {
+            template.render(answer.get("entries").and_then(Value::as_array).map(Vec::as_slice), &answer)
+        }
+        None => output::render_list("entries", &COLUMNS, &answer, format, world.clock.now()),
+    })?;
     match imported.stopped {
         Some(error) => Err(error.into()),
         None => Ok(imported.refused.map_or(Exit::Ok, Exit::from)),
@@ -123,10 +138,10 @@ fn attempt(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure> {
 }
 
 /// The file's entries, all of them good.
-fn entries(flags: &ArgMatches, world: &World<'_>) -> Result<Vec<Entry>, Failure> {
+fn entries(flags: &ArgMatches, default_tenant: String) -> Result<Vec<Entry>, Failure> {
     let text = |id: &str| flags.get_one::<String>(id).map(String::as_str);
     let name = text(FILE).unwrap_or_default();
-    let tenant = text(TENANT).map_or_else(|| operate::default_tenant(world), str::to_owned);
+    let tenant = text(TENANT).map_or(default_tenant, str::to_owned);
     let place = Place { tenant: &tenant, pool: text(POOL).unwrap_or_default() };
     let bytes = read(name).map_err(|error| Failure::Read(name.to_owned(), error))?;
     let schema = InputSchema::compile(&PUT.method).map_err(Failure::Table)?;

@@ -17,8 +17,16 @@ use std::{
 };
 
 /// The variables that say where settings are, and which relay the verbs of operators ask.
-const OF_THE_CLI: [&str; 5] =
-    ["RELAY_CONFIG", "RELAY_RELAY", "RELAY_TOKEN_FILE", "RELAY_CA_FILE", "RELAY_TENANT"];
+const OF_THE_CLI: [&str; 8] = [
+    "RELAY_CONFIG",
+    "RELAY_RELAY",
+    "RELAY_TOKEN_FILE",
+    "RELAY_CA_FILE",
+    "RELAY_TENANT",
+    "RELAY_PROJECT",
+    "RELAY_CONTEXT",
+    "RELAY_CONTEXTS",
+];
 
 /// The settings that a command was given.
 ///

@@ -5,18 +5,24 @@ mod audit;
 mod backup;
 mod ca;
 mod call;
+mod context;
+mod contexts;
 mod doctor;
 mod exit;
 mod humane;
 mod input;
 mod inventory;
 mod local;
+mod login;
+mod loopback;
 mod operate;
 mod output;
 mod own_root;
 mod pages;
+mod refresh;
 mod secret_out;
 mod target;
+mod template;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -100,6 +106,10 @@ fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'
         "backup" => backup::run(flags, world),
         "doctor" => doctor::run(flags, world),
         "ca" => ca::run(flags, world),
+        "login" => login::login(flags, world),
+        "logout" => login::logout(flags, world),
+        "context" => context::run(flags, world),
+        "token" => refresh::run(flags, world),
         "completion" => completion(flags, verbs),
         "man" => written(pages::man(tree::command(verbs), folder_of(flags))),
         "reference" => written(pages::reference(methods, folder_of(flags))),

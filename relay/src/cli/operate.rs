@@ -6,15 +6,18 @@ use super::{
     exit::Exit,
     input::{self, Input, Surroundings},
     output::{self, Format},
+    refresh,
     secret_out::SecretOut,
     target::{Said, Target, TargetError},
+    template::{InvalidTemplate, Template},
     terminal,
     tree::ids,
-    verbs::Verb,
+    verbs::{Form, Verb},
+    yaml::to_yaml,
 };
 use crate::api::schema::TypeSchema;
 use clap::ArgMatches;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use shared::{
     hex,
     problem::{Code, Problem},
@@ -28,8 +31,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The tenant of a caller who names none.
-const DEFAULT_TENANT: &str = "provider";
 /// The things of a page where all pages are fetched.
 const PAGE_SIZE: u64 = 200;
 /// As much as is read of a file that a secret replaces, in bytes.
@@ -62,6 +63,8 @@ enum Failure {
     Target(#[from] TargetError),
     #[error(transparent)]
     File(#[from] input::FileError),
+    #[error("read --template: {0}")]
+    Template(#[from] InvalidTemplate),
     #[error(transparent)]
     SetUp(#[from] CallError),
     /// The call itself, and what helps a person with it.
@@ -81,7 +84,7 @@ impl Failure {
     fn exit(&self) -> Exit {
         match self {
             Self::Target(error) => exit_of_target(error),
-            Self::File(_) => Exit::Usage,
+            Self::File(_) | Self::Template(_) => Exit::Usage,
             Self::Call(CallError::Problem(problem), _) => problem.code.into(),
             Self::Call(CallError::Transport { .. }, _) => Exit::TryAgain,
             Self::SetUp(_) | Self::Call(..) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => {
@@ -96,11 +99,20 @@ impl Failure {
 }
 
 fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
-    let target = Target::find(&said(flags).or_env(world.env))?;
+    let said = said(flags, world)?;
+    let template = template(flags)?;
+    if flags.try_get_one::<bool>(ids::DRY_RUN).ok().flatten() == Some(&true) {
+        return dry_run(verb, flags, &said, world);
+    }
+    let target = Target::find(&said)?;
     let relay = Relay::new(&target)?;
-    let input = input::build(verb, flags, &mut surroundings(world, &mut io::stdin().lock()))?;
+    let input = input::build(verb, flags, &mut surroundings(world, &said, &mut io::stdin().lock()))?;
     let out = secret_out(flags, world)?;
-    let answer = tokio_runtime()?.block_on(fetch(verb, &relay, &input)).map_err(|error| {
+    let called = async {
+        let relay = refresh::lazily(relay, &target, world).await;
+        fetch(verb, &relay, &input).await
+    };
+    let answer = tokio_runtime()?.block_on(called).map_err(|error| {
         let hints = hints(verb, &error, &input);
         Failure::Call(error, hints)
     })?;
@@ -109,18 +121,23 @@ fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Fai
     if let Some(cursor) = answer.get("cursor").and_then(Value::as_str) {
         terminal::say(&more(cursor));
     }
-    terminal::answer(&output::render(&verb.method, &answer, format, world.clock.now()))?;
+    terminal::answer(&match template {
+        Some(template) => template.render(output::list_in(&verb.method, &answer), &answer),
+        None => output::render(&verb.method, &answer, format, world.clock.now()),
+    })?;
     Ok(())
 }
 
 /// What it means for a script that it isn't known whom to ask.
 pub(super) fn exit_of_target(error: &TargetError) -> Exit {
     match error {
-        TargetError::NoToken => Exit::Unauthenticated,
+        TargetError::NoToken | TargetError::LoggedOut(_) => Exit::Unauthenticated,
         TargetError::Listen(_) => Exit::TryAgain,
-        TargetError::NoRelay | TargetError::Url(_) | TargetError::Token(_) | TargetError::Read { .. } => {
-            Exit::Usage
-        }
+        TargetError::NoRelay
+        | TargetError::Url(_)
+        | TargetError::Token(_)
+        | TargetError::Contexts(_)
+        | TargetError::Read { .. } => Exit::Usage,
     }
 }
 
@@ -134,25 +151,54 @@ fn more(cursor: &str) -> String {
     }
 }
 
-/// What the flags say about the relay.
-pub(super) fn said(flags: &ArgMatches) -> Said {
-    let text = |id: &str| flags.get_one::<String>(id).cloned();
-    Said {
+/// What flags, environment and context say about the relay.
+///
+/// # Errors
+/// The contexts can't be used.
+pub(super) fn said(flags: &ArgMatches, world: &World<'_>) -> Result<Said, TargetError> {
+    // Not every command has every one of them.
+    let text = |id: &str| flags.try_get_one::<String>(id).ok().flatten().cloned();
+    let said = Said {
         relay: text(ids::RELAY),
         token_file: text(ids::TOKEN_FILE).map(PathBuf::from),
         ca_file: text(ids::CA_FILE).map(PathBuf::from),
         data_dir: text(ids::LOCAL).map(PathBuf::from),
+        context: text(ids::CONTEXT),
+        of: None,
+    };
+    said.or_env(world.env).or_context(world)
+}
+
+/// The text to answer by, if one was given.
+///
+/// # Errors
+/// It is no template.
+pub(super) fn template(flags: &ArgMatches) -> Result<Option<Template>, InvalidTemplate> {
+    let text = flags.try_get_one::<String>(ids::TEMPLATE).ok().flatten();
+    text.map(|text| text.parse()).transpose()
+}
+
+/// Prints the request instead of sending it, without what its secrets are.
+fn dry_run(verb: &Verb, flags: &ArgMatches, said: &Said, world: &World<'_>) -> Result<(), Failure> {
+    let (url, _) = Target::address(said)?;
+    let mut input = input::build(verb, flags, &mut surroundings(world, said, &mut io::stdin().lock()))?;
+    for field in verb.fields.iter().filter(|field| field.form == Form::File) {
+        let place = format!("/{}", field.path.replace('.', "/"));
+        if let Some(value) = input.body.pointer_mut(&place) {
+            *value = format!("(from --{})", field.flag).into();
+        }
     }
+    let request =
+        json!({"method": "POST", "url": format!("{url}{}", verb.method.path()), "body": input.body});
+    let format = flags.get_one::<Format>(ids::OUTPUT).copied().unwrap_or(Format::Yaml);
+    terminal::answer(&if format == Format::Json { output::json(&request) } else { to_yaml(&request) })?;
+    Ok(())
 }
 
-/// The tenant of a caller who names none by a flag.
-pub(super) fn default_tenant(world: &World<'_>) -> String {
-    (world.env)("RELAY_TENANT").unwrap_or_else(|| DEFAULT_TENANT.to_owned())
-}
-
-fn surroundings<'a>(world: &'a World<'_>, stdin: &'a mut dyn io::Read) -> Surroundings<'a> {
+fn surroundings<'a>(world: &'a World<'_>, said: &Said, stdin: &'a mut dyn io::Read) -> Surroundings<'a> {
     Surroundings {
-        tenant: default_tenant(world),
+        tenant: said.tenant(world),
+        project: said.project(world),
         fresh_key: Box::new(|| format!("cli-{}", hex::encode(&world.random.bytes::<16>()))),
         stdin,
     }
@@ -343,6 +389,7 @@ mod tests {
         let problem = |code| CallError::Problem(Box::new(Problem::new(code, "x")));
         for (failure, exit) in [
             (Failure::Target(TargetError::NoToken), 3),
+            (Failure::Target(TargetError::LoggedOut("x".into())), 3),
             (Failure::Target(TargetError::NoRelay), 2),
             (Failure::Target(TargetError::Listen("x".into())), 75),
             (Failure::Call(transport, vec![]), 75),

@@ -99,6 +99,13 @@ pub(super) fn list_of(answer: &TypeSchema) -> Option<(String, Node<'_>)> {
     }
 }
 
+/// The things of an answer that is a list.
+#[must_use]
+pub(super) fn list_in<'a>(method: &Method, answer: &'a Value) -> Option<&'a [Value]> {
+    let (name, _) = list_of(&TypeSchema::of(method.output))?;
+    answer.get(&name).and_then(Value::as_array).map(Vec::as_slice)
+}
+
 /// An answer as text. `format` is the caller's wish, if there is one.
 #[must_use]
 pub(super) fn render(method: &Method, answer: &Value, format: Option<Format>, now: Timestamp) -> String {

@@ -1,11 +1,15 @@
-//! Which relay is asked, by which credential, and whom the connection trusts: flags, then the environment. (Contexts will
-//! come last, here.) Nothing is sent from here.
+//! Which relay is asked, by which credential, and whom the connection trusts: flags, then the environment, then the
+//! active context. Nothing is sent from here.
 //!
 //! A relay is named by its address or, on its own machine, by its folder; flags go before the environment, whichever of the
 //! two they name. RELAY_URL is the setting `url` of a relay, the address that people reach it at: it is the one to ask where
 //! nothing else is said. In the environment of a relay itself, which has a folder too, the folder counts: there an operator
 //! means the relay that runs here, and its folder has the credential.
 
+use super::{
+    World,
+    contexts::{ContextError, Contexts, Named},
+};
 use crate::config::RelayUrl;
 use shared::secret::Secret;
 use std::{
@@ -17,6 +21,8 @@ use std::{
 
 /// The longest file of a credential or an address, in bytes.
 const MAX_TOKEN_BYTES: u64 = 16 * 1024;
+/// The tenant of a caller who names none.
+const DEFAULT_TENANT: &str = "provider";
 /// The longest file of CA certificates, in bytes.
 const MAX_CA_BYTES: u64 = 1 << 20;
 
@@ -31,6 +37,10 @@ pub(super) struct Said {
     pub(super) ca_file: Option<PathBuf>,
     /// The folder of a relay on this machine.
     pub(super) data_dir: Option<PathBuf>,
+    /// The name of the context.
+    pub(super) context: Option<String>,
+    /// The context that the address is from.
+    pub(super) of: Option<Named>,
 }
 
 /// A relay to ask.
@@ -41,6 +51,8 @@ pub(super) struct Target {
     pub(super) token: Secret,
     /// The only CA certificates to trust, PEM; the system's if absent.
     pub(super) ca_pem: Option<String>,
+    /// The file that the context keeps the credential in, where it is the context's.
+    pub(super) kept_in: Option<PathBuf>,
 }
 
 /// Why it isn't known whom to ask. Every text says what to do.
@@ -48,7 +60,8 @@ pub(super) struct Target {
 pub(super) enum TargetError {
     /// No address.
     #[error(
-        "find the relay: give --relay URL (or RELAY_RELAY), or --data-dir DIR of a relay on this machine (or RELAY_DATA_DIR)"
+        "find the relay: give --relay URL (or RELAY_RELAY), or --data-dir DIR of a relay on this machine (or \
+         RELAY_DATA_DIR), or log in to one: relay login --relay URL"
     )]
     NoRelay,
     /// The address is none.
@@ -58,8 +71,14 @@ pub(super) enum TargetError {
     #[error("find the relay: {} does not say where it listens; start the relay of this folder", .0.display())]
     Listen(PathBuf),
     /// No credential.
-    #[error("find a credential: give --token-file FILE (or RELAY_TOKEN_FILE)")]
+    #[error("find a credential: give --token-file FILE (or RELAY_TOKEN_FILE), or log in: relay login")]
     NoToken,
+    /// A context without its credential.
+    #[error("find a credential: nobody is logged in to the context {0}; relay login --context {0}")]
+    LoggedOut(String),
+    /// The contexts can't be used.
+    #[error(transparent)]
+    Contexts(#[from] ContextError),
     /// The file is no credential.
     #[error(
         "find a credential: {} must hold an API credential in one line of visible characters; a join token is for bcd \
@@ -91,15 +110,57 @@ impl Said {
     #[must_use]
     pub(super) fn or_env(self, env: &dyn Fn(&str) -> Option<String>) -> Self {
         let path = |name| env(name).map(PathBuf::from);
-        let (relay, data_dir) = match (self.relay, self.data_dir) {
-            (None, None) => match (env("RELAY_RELAY"), path("RELAY_DATA_DIR")) {
-                (None, None) => (env("RELAY_URL"), None),
-                said => said,
+        // The credential and CA of the environment are for the relay of the environment: a context that was named has its
+        // own.
+        if self.context.is_some() {
+            return self;
+        }
+        let (relay, data_dir, context) = match (self.relay, self.data_dir) {
+            (None, None) => match (env("RELAY_RELAY"), path("RELAY_DATA_DIR"), env("RELAY_CONTEXT")) {
+                (None, None, None) => (env("RELAY_URL"), None, None),
+                (None, None, context) => (None, None, context),
+                (relay, data_dir, _) => (relay, data_dir, None),
             },
-            said => said,
+            (relay, data_dir) => (relay, data_dir, None),
         };
         let token_file = self.token_file.or_else(|| path("RELAY_TOKEN_FILE"));
-        Self { relay, token_file, ca_file: self.ca_file.or_else(|| path("RELAY_CA_FILE")), data_dir }
+        let ca_file = self.ca_file.or_else(|| path("RELAY_CA_FILE"));
+        Self { relay, token_file, ca_file, data_dir, context, of: self.of }
+    }
+
+    /// What the context says, where this names no relay: the one that was named, or the active one.
+    ///
+    /// # Errors
+    /// The contexts can't be read, or there is none of that name.
+    pub(super) fn or_context(mut self, world: &World<'_>) -> Result<Self, TargetError> {
+        if self.relay.is_some() || self.data_dir.is_some() {
+            return Ok(self);
+        }
+        let named = Contexts::load(world.env)?.named(self.context.as_deref())?;
+        if let Some(named) = named {
+            self.relay = Some(named.context.relay.clone());
+            self.ca_file = self.ca_file.or_else(|| named.context.ca_file.clone());
+            self.of = Some(named);
+        }
+        Ok(self)
+    }
+
+    /// The tenant where none is given by a flag.
+    #[must_use]
+    pub(super) fn tenant(&self, world: &World<'_>) -> String {
+        let of = self.of.as_ref().and_then(|named| named.context.tenant.clone());
+        (world.env)("RELAY_TENANT").or(of).unwrap_or_else(|| DEFAULT_TENANT.to_owned())
+    }
+
+    /// The project where none is given by a flag.
+    #[must_use]
+    pub(super) fn project(&self, world: &World<'_>) -> Option<String> {
+        (world.env)("RELAY_PROJECT").or_else(|| {
+            let context = &self.of.as_ref()?.context;
+            // A project is one of its tenant.
+            let same = context.tenant.as_ref().is_none_or(|tenant| *tenant == self.tenant(world));
+            context.project.clone().filter(|_| same)
+        })
     }
 }
 
@@ -109,20 +170,46 @@ impl Target {
     /// # Errors
     /// It isn't known where it is or what to show it, or a file can't be read.
     pub(super) fn find(said: &Said) -> Result<Self, TargetError> {
-        let data_dir = said.data_dir.as_deref();
-        // A folder's files go with the folder's relay only: no other is ever shown its credential.
-        let local = if said.relay.is_none() { data_dir } else { None };
-        let url = match (&said.relay, local) {
+        let (url, ca_pem) = Self::address(said)?;
+        let kept = said.of.as_ref().filter(|_| said.token_file.is_none());
+        if let Some(named) = kept {
+            let file = named.token_file.clone();
+            let token = match token(&file) {
+                Err(TargetError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    return Err(TargetError::LoggedOut(named.name.clone()));
+                }
+                other => other?,
+            };
+            return Ok(Self { url, token, ca_pem, kept_in: Some(file) });
+        }
+        let of_folder = local(said).map(|dir| dir.join("bootstrap/admin_editor_token"));
+        let file = said.token_file.clone().or(of_folder).ok_or(TargetError::NoToken)?;
+        Ok(Self { url, token: token(&file)?, ca_pem, kept_in: None })
+    }
+
+    /// Where the relay is, and the CA certificates to trust.
+    ///
+    /// # Errors
+    /// It isn't known where it is, or a file can't be read.
+    pub(super) fn address(said: &Said) -> Result<(RelayUrl, Option<String>), TargetError> {
+        let url = match (&said.relay, local(said)) {
             (Some(text), _) => text.parse()?,
             (None, Some(dir)) => listening(&dir.join("listen"))?,
             (None, None) => return Err(TargetError::NoRelay),
         };
-        let of_folder = |name: &str| local.map(|dir| dir.join(name));
-        let token_file = said.token_file.clone().or_else(|| of_folder("bootstrap/admin_editor_token"));
-        let ca_file = said.ca_file.clone().or_else(|| of_folder("trust-bundle.pem"));
-        let ca_pem = ca_file.map(|path| read(&path, MAX_CA_BYTES)).transpose()?;
-        Ok(Self { url, token: token(&token_file.ok_or(TargetError::NoToken)?)?, ca_pem })
+        let ca_pem = ca_file(said).map(|path| read(&path, MAX_CA_BYTES)).transpose()?;
+        Ok((url, ca_pem))
     }
+}
+
+/// The file of the CA certificates to trust.
+pub(super) fn ca_file(said: &Said) -> Option<PathBuf> {
+    said.ca_file.clone().or_else(|| local(said).map(|dir| dir.join("trust-bundle.pem")))
+}
+
+/// A folder's files go with the folder's relay only: no other is ever shown its credential.
+fn local(said: &Said) -> Option<&Path> {
+    said.data_dir.as_deref().filter(|_| said.relay.is_none())
 }
 
 /// The address in a relay's `listen` file. One that listens everywhere is met on the loopback.
@@ -143,7 +230,8 @@ pub(super) fn listening(path: &Path) -> Result<RelayUrl, TargetError> {
     Ok(SocketAddr::new(ip, address.port()).into())
 }
 
-fn token(path: &Path) -> Result<Secret, TargetError> {
+/// The credential in a file.
+pub(super) fn token(path: &Path) -> Result<Secret, TargetError> {
     let text = Secret::new(read(path, MAX_TOKEN_BYTES)?);
     let line = text.expose().trim();
     let is_join_token = line.starts_with("bcjt_");

@@ -23,6 +23,7 @@ fn parse(line: &str) -> Result<(Value, Option<String>), String> {
     let verb = verbs.iter().find(|verb| verb.group == group && verb.name == name).unwrap();
     let mut around = Surroundings {
         tenant: "acme".into(),
+        project: None,
         fresh_key: Box::new(|| "fresh".into()),
         stdin: &mut "from stdin\n".as_bytes(),
     };
@@ -73,7 +74,9 @@ fn every_field_has_a_flag_of_its_own() {
             }
             assert!(!field.help.is_empty(), "{} {}", verb.method.name, field.path);
         }
-        for taken in ["relay", "token-file", "ca-file", "data-dir", "output", "help"] {
+        for taken in
+            ["relay", "token-file", "ca-file", "data-dir", "context", "dry-run", "template", "output", "help"]
+        {
             assert!(!flags.contains(taken), "{}: --{taken} is everybody's", verb.method.name);
         }
         assert!(verb.fields.iter().filter(|field| field.own).count() <= 1, "{}", verb.method.name);

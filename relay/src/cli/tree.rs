@@ -1,10 +1,11 @@
 //! The command line as clap knows it: the fixed commands, and a command for each group of the method table.
 
 use super::{
-    audit, humane,
+    audit, context, humane,
     input::OWN,
-    inventory,
+    inventory, login,
     output::Format,
+    refresh,
     verbs::{Field, Form, Verb},
 };
 use crate::config::KEYS;
@@ -13,6 +14,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _},
     value_parser,
 };
+use shared::api::Kind;
 use std::collections::BTreeMap;
 
 /// The ids of the arguments that say where the relay is and how to answer.
@@ -27,6 +29,12 @@ pub(super) mod ids {
     pub(crate) const CA_FILE: &str = "ca file";
     /// The folder of a relay on this machine.
     pub(crate) const LOCAL: &str = "local relay";
+    /// The context.
+    pub(crate) const CONTEXT: &str = "context name";
+    /// Whether only to show what would be sent.
+    pub(crate) const DRY_RUN: &str = "dry run";
+    /// How to write an answer.
+    pub(crate) const TEMPLATE: &str = "template text";
     /// How to answer.
     pub(crate) const OUTPUT: &str = "output format";
     /// Where a secret of the answer goes.
@@ -35,8 +43,21 @@ pub(super) mod ids {
 
 /// Commands that are no groups of the table.
 #[cfg(test)]
-pub(super) const FIXED: &[&str] =
-    &["serve", "migrate", "backup", "doctor", "ca", "completion", "man", "reference", "help"];
+pub(super) const FIXED: &[&str] = &[
+    "serve",
+    "migrate",
+    "backup",
+    "doctor",
+    "ca",
+    "login",
+    "logout",
+    "context",
+    "token",
+    "completion",
+    "man",
+    "reference",
+    "help",
+];
 
 /// The whole command line.
 #[must_use]
@@ -56,7 +77,8 @@ pub(super) fn command(verbs: &[Verb]) -> Command {
             "Exit codes: 0 ok, 1 refused, 2 usage, 3 unauthenticated, 4 not found, 75 try again.\n\nA running relay \
              is found by --relay, --token-file and --ca-file, or by RELAY_RELAY, RELAY_TOKEN_FILE and RELAY_CA_FILE; one \
              on this machine by --data-dir or RELAY_DATA_DIR alone. RELAY_URL, which a relay itself is told, is asked \
-             where none of these says which relay.",
+             where none of these says which relay. Last comes the active context: `relay login` makes one, `relay context` \
+             shows them.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -96,6 +118,10 @@ fn fixed() -> Vec<Command> {
                 .about("Check settings, files, store, keys, CA and clock, and say what to do"),
         ),
         ca(),
+        login::command(),
+        login::logout_command(),
+        context::command(),
+        refresh::command(),
         Command::new("completion")
             .about("Print the completion script of a shell")
             .arg(Arg::new("shell").required(true).value_parser(shells).help("The shell")),
@@ -182,7 +208,8 @@ fn folder(help: &'static str) -> Arg {
     Arg::new("folder").value_name("DIR").value_hint(ValueHint::DirPath).required(true).help(help)
 }
 
-fn output() -> Arg {
+/// How to answer, as an argument.
+pub(super) fn output() -> Arg {
     Arg::new(ids::OUTPUT)
         .short('o')
         .long("output")
@@ -208,6 +235,7 @@ fn method(verb: &Verb) -> Command {
     let mut args: Vec<Arg> = verb.fields.iter().map(flag).collect();
     args.extend(verb.fields.iter().filter(|field| field.own).map(own));
     args.extend(secret_out(verb));
+    args.extend((verb.method.kind == Kind::Mutation).then(dry_run));
     Command::new(verb.name.clone())
         .about(verb.method.summary)
         .after_help(format!("Calls {}: {}", verb.method.name, verb.method.access.describe()))
@@ -234,7 +262,7 @@ fn flag(field: &Field) -> Arg {
         Form::List => arg.value_name(value_name).action(ArgAction::Append).value_delimiter(','),
         Form::Items | Form::Pairs => arg.value_name(value_name).action(ArgAction::Append),
         Form::File => arg.value_name("FILE").value_hint(ValueHint::FilePath),
-        Form::Text | Form::Tenant | Form::IdempotencyKey => arg.value_name(value_name),
+        Form::Text | Form::Tenant | Form::Project | Form::IdempotencyKey => arg.value_name(value_name),
     };
     let arg = match choices(field) {
         words if words.is_empty() => arg,
@@ -271,9 +299,38 @@ fn secret_out(verb: &Verb) -> Option<Arg> {
     )
 }
 
+fn dry_run() -> Arg {
+    Arg::new(ids::DRY_RUN)
+        .long("dry-run")
+        .action(ArgAction::SetTrue)
+        .help("Print the request instead of sending it; what comes from files is left out")
+}
+
 /// The arguments that say where the relay is and how to answer.
 pub(super) fn connection() -> Vec<Arg> {
-    let heading = "The relay";
+    let context =
+        context_name("The context to use (RELAY_CONTEXT) [default: the active one, see relay context]")
+            .conflicts_with_all([ids::RELAY, ids::LOCAL])
+            .help_heading(HEADING);
+    let template = Arg::new(ids::TEMPLATE)
+        .long("template")
+        .value_name("TEXT")
+        .conflicts_with(ids::OUTPUT)
+        .help("Answer by this text, once for each thing of a list: {nodeId} or {certificate.expiresAt} stands for that field");
+    relay().into_iter().chain([context, template, output()]).collect()
+}
+
+/// The heading of what says where the relay is.
+const HEADING: &str = "The relay";
+
+/// The name of a context, as an argument.
+pub(super) fn context_name(help: &'static str) -> Arg {
+    Arg::new(ids::CONTEXT).long("context").value_name("NAME").help(help)
+}
+
+/// The arguments that say where the relay is.
+pub(super) fn relay() -> Vec<Arg> {
+    let heading = HEADING;
     let file = |id, long, help| {
         Arg::new(id)
             .long(long)
@@ -300,6 +357,5 @@ pub(super) fn connection() -> Vec<Arg> {
             .value_hint(ValueHint::DirPath)
             .help("A relay on this machine: takes from its folder what is not given: address, CA and the bootstrap admin credential (RELAY_DATA_DIR)")
             .help_heading(heading),
-        output(),
     ]
 }

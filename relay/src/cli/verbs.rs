@@ -73,7 +73,12 @@ pub(super) enum Form {
     IdempotencyKey,
     /// The caller's tenant unless given.
     Tenant,
+    /// The caller's project unless given, if there is one.
+    Project,
 }
+
+/// Groups of things that are in a project. (Elsewhere a project that is not named means the tenant itself.)
+const IN_PROJECTS: &[&str] = &["pools"];
 
 /// Groups of these modules are commands of their own name; others keep the module in front of theirs.
 const BARE_MODULES: &[&str] = &["compute", "iam", "infra"];
@@ -91,6 +96,12 @@ impl Verb {
         let mut fields = Vec::new();
         add_fields(schema.root(), "", true, &own, &mut fields)
             .map_err(|path| format!("{}: {path} has a shape that no flag can say", method.name))?;
+        if IN_PROJECTS.contains(&group) {
+            for field in fields.iter_mut().filter(|field| field.path == "projectId") {
+                field.form = Form::Project;
+                field.help.push_str(" [default: RELAY_PROJECT, else the context's]");
+            }
+        }
         let answer = TypeSchema::of(method.output);
         let secrets =
             answer.root().members().into_iter().filter(|member| member.node.shape() == Shape::Secret);
@@ -218,7 +229,7 @@ fn help(node: Node<'_>, form: Form) -> String {
         (Form::Integer, (Some(least), Some(most))) => format!(" ({least} to {most})"),
         (Form::File, _) => ": a file that holds it to the byte, or - for standard input".to_owned(),
         (Form::IdempotencyKey, _) => "; made up unless given".to_owned(),
-        (Form::Tenant, _) => " [default: RELAY_TENANT, else provider]".to_owned(),
+        (Form::Tenant, _) => " [default: RELAY_TENANT, else the context's, else provider]".to_owned(),
         (Form::List, _) => " (several by commas)".to_owned(),
         (Form::Items, _) => format!(": {}, once for each", item_form(node)),
         (Form::Pairs, _) => ": NAME=VALUE, once for each".to_owned(),

@@ -1,0 +1,206 @@
+//! Refreshing a credential that lies in a file, lazily: from three quarters of its lifetime on. A context's is refreshed on
+//! the way to a call, and a refresh that fails does not fail the call; `relay token refresh-secret` does it for an API token
+//! in any file.
+
+use super::{
+    World,
+    call::{CallError, Relay},
+    exit::Exit,
+    local, operate,
+    target::{self, Target, TargetError},
+    terminal,
+    tree::{self, ids},
+};
+use crate::files;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use clap::{Arg, ArgMatches, Command, ValueHint};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use shared::{api::tokens::REFRESH, id::TokenId, secret::Secret, terminal::shown, time::Timestamp};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+/// What a bearer token says of itself, to its own bearer. Nothing is decided by it but when to ask for the next.
+#[derive(Debug, Deserialize)]
+pub(super) struct Said {
+    /// Its id.
+    pub(super) jti: TokenId,
+    iat: i64,
+    exp: i64,
+}
+
+impl Said {
+    /// `None` if it is no token of a relay.
+    #[must_use]
+    pub(super) fn of(bearer: &Secret) -> Option<Self> {
+        let claims = bearer.expose().split('.').nth(1)?;
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub(super) const fn ends(&self) -> Timestamp {
+        Timestamp::from_seconds(self.exp)
+    }
+
+    /// Whether three quarters of its lifetime are over, and not all of it.
+    const fn is_due(&self, now: Timestamp) -> bool {
+        let lifetime = self.exp.saturating_sub(self.iat);
+        let from = self.iat.saturating_add(lifetime - lifetime / 4);
+        from <= now.seconds() && now.seconds() < self.exp
+    }
+}
+
+/// Why a token was not refreshed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the relay answered without a token; is it of this version?")]
+    NoToken,
+    #[error("refresh {}: it holds no token of a relay", .0.display())]
+    NoJwt(PathBuf),
+    #[error("write {}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+}
+
+impl Failure {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Target(error) => operate::exit_of_target(error),
+            Self::Call(CallError::Problem(problem)) => problem.code.into(),
+            Self::Call(CallError::Transport { .. }) => Exit::TryAgain,
+            Self::NoJwt(_) => Exit::Usage,
+            Self::Call(_) | Self::NoToken | Self::File { .. } => Exit::Refused,
+        }
+    }
+}
+
+/// The relay, asked with a newer credential where the context's is due and the relay gives one.
+pub(super) async fn lazily(relay: Relay, target: &Target, world: &World<'_>) -> Relay {
+    let Some(path) = &target.kept_in else { return relay };
+    if !Said::of(&target.token).is_some_and(|said| said.is_due(world.clock.now())) {
+        return relay;
+    }
+    match renew(&relay, path, world).await {
+        Ok(token) => relay.with_token(&token),
+        // The one that there is may well do.
+        Err(_) => relay,
+    }
+}
+
+/// Exchanges the token in a file. Of several processes one does so, and the others take what it wrote.
+async fn renew(relay: &Relay, path: &Path, world: &World<'_>) -> Result<Secret, Failure> {
+    let failed = |source| Failure::File { path: path.to_owned(), source };
+    let _lock = lock(path).map_err(failed)?;
+    let known = target::token(path)?;
+    if !Said::of(&known).is_some_and(|said| said.is_due(world.clock.now())) {
+        return Ok(known);
+    }
+    let asking = relay.clone().with_token(&known);
+    let mut answer = asking.call(&REFRESH.method.path(), &json!({})).await?;
+    let Some(Value::String(secret)) = answer.get_mut("secret").map(Value::take) else {
+        return Err(Failure::NoToken);
+    };
+    let secret = Secret::new(secret);
+    let line = Secret::new(format!("{}\n", secret.expose()));
+    files::write(path, line.expose().as_bytes(), files::SECRET).map_err(failed)?;
+    Ok(secret)
+}
+
+/// The lock of a token's file, which itself is replaced at each refresh.
+fn lock(path: &Path) -> io::Result<File> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let place = path.with_file_name(format!(".{name}.lock"));
+    let file = File::options().create(true).truncate(false).write(true).open(place)?;
+    file.lock()?;
+    Ok(file)
+}
+
+const FILE: &str = "file";
+
+/// `relay token`.
+#[must_use]
+pub(super) fn command() -> Command {
+    let file = Arg::new(FILE)
+        .long(FILE)
+        .value_name("FILE")
+        .value_hint(ValueHint::FilePath)
+        .required(true)
+        .help("The file that holds the token; it is replaced whole, mode 0600");
+    let connection = tree::connection()
+        .into_iter()
+        .filter(|arg| ![ids::TOKEN_FILE, ids::TEMPLATE, ids::OUTPUT].contains(&arg.get_id().as_str()));
+    Command::new("token")
+        .about("Keep an API token that lives in a file up to date")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("refresh-secret")
+                .about("Refresh the token in a file, if three quarters of its lifetime are over")
+                .after_help("Run it more often than a quarter of the lifetime, such as every hour for a token of 8 hours. \
+                             The token needs the action iam:tokens:refresh.")
+                .arg(file)
+                .args(connection),
+        )
+}
+
+/// Runs it.
+pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
+    let Some((_, flags)) = flags.subcommand() else { return Exit::Usage };
+    match refresh_secret(flags, world) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            terminal::say(&format_args!("token refresh-secret: {}", shown(&failure.to_string())));
+            failure.exit()
+        }
+    }
+}
+
+fn refresh_secret(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure> {
+    let path = PathBuf::from(flags.get_one::<String>(FILE).map(String::as_str).unwrap_or_default());
+    let mut said = operate::said(flags, world)?;
+    said.token_file = Some(path.clone());
+    let target = Target::find(&said)?;
+    let relay = Relay::new(&target)?;
+    let of = |token: &Secret| Said::of(token).ok_or_else(|| Failure::NoJwt(path.clone()));
+    let before = of(&target.token)?;
+    let token = match local::finish(renew(&relay, &path, world)) {
+        Ok(renewed) => renewed?,
+        Err(exit) => return Ok(exit),
+    };
+    let after = of(&token)?;
+    let ends = super::humane::relative(after.ends(), world.clock.now());
+    let ended = if after.ends() <= world.clock.now() { "has ended" } else { "is not due" };
+    if after.jti == before.jti {
+        terminal::say(&format_args!("the token {} {ended}; it ends {ends}", after.jti));
+        return Ok(if after.ends() <= world.clock.now() { Exit::Unauthenticated } else { Exit::Ok });
+    }
+    terminal::say(&format_args!("the token {} follows {}; it ends {ends}", after.jti, before.jti));
+    Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Behaviour 96.
+    #[test]
+    fn a_token_is_refreshed_from_three_quarters_of_its_lifetime() {
+        let id = TokenId::derive(&[1; 32]);
+        let claims = json!({"jti": id, "iat": 1000, "exp": 2000, "sub": "a"}).to_string();
+        let bearer = Secret::new(format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims)));
+        let said = Said::of(&bearer).unwrap();
+        for (now, due) in [(0, false), (1749, false), (1750, true), (1999, true), (2000, false)] {
+            assert_eq!(said.is_due(Timestamp::from_seconds(now)), due, "{now}");
+        }
+        for odd in ["", "a.b.c", "a", "a..c"] {
+            assert!(Said::of(&Secret::new(odd.to_owned())).is_none(), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `--template`: an answer by a text in which `{nodeId}` stands for that field. Pure.
+
+use serde_json::Value;
+use shared::terminal::shown;
+use std::str::FromStr;
+
+/// A text with fields in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Template(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    /// Members, from the outermost.
+    Field(Vec<String>),
+}
+
+/// The text is no template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "each {{ must be followed by a field, as {{nodeId}} or {{certificate.expiresAt}}; {{{{ and }}}} stand for braces"
+)]
+pub(super) struct InvalidTemplate;
+
+impl FromStr for Template {
+    type Err = InvalidTemplate;
+    fn from_str(text: &str) -> Result<Self, InvalidTemplate> {
+        let (mut parts, mut plain, mut rest) = (Vec::new(), String::new(), text);
+        while let Some(at) = rest.find(['{', '}']) {
+            let (before, brace) = rest.split_at(at);
+            plain.push_str(before);
+            if let Some(after) = brace.strip_prefix("{{").or_else(|| brace.strip_prefix("}}")) {
+                plain.extend(brace.chars().next());
+                rest = after;
+                continue;
+            }
+            let (field, after) =
+                brace.strip_prefix('{').and_then(|inner| inner.split_once('}')).ok_or(InvalidTemplate)?;
+            parts.push(Part::Text(std::mem::take(&mut plain)));
+            parts.push(Part::Field(members(field).ok_or(InvalidTemplate)?));
+            rest = after;
+        }
+        plain.push_str(rest);
+        parts.push(Part::Text(plain));
+        Ok(Self(parts))
+    }
+}
+
+fn members(field: &str) -> Option<Vec<String>> {
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    field.split('.').all(is_name).then(|| field.split('.').map(str::to_owned).collect())
+}
+
+impl Template {
+    /// One line for each thing of a list, or for the answer itself.
+    #[must_use]
+    pub(super) fn render(&self, list: Option<&[Value]>, answer: &Value) -> String {
+        let things = list.unwrap_or(std::slice::from_ref(answer));
+        things.iter().map(|thing| self.line(thing) + "\n").collect()
+    }
+
+    fn line(&self, thing: &Value) -> String {
+        let text = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Field(path) => match path.iter().try_fold(thing, |value, name| value.get(name)) {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => shown(text),
+                Some(other) => shown(&other.to_string()),
+            },
+        };
+        self.0.iter().map(text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_stand_in_the_text() {
+        let template: Template = "{a.b}/{c} {{x}} {none}.".parse().unwrap();
+        let thing = json!({"a": {"b": "1\u{1b}"}, "c": [2, true]});
+        let line = template.render(None, &thing);
+        assert!(
+            line.starts_with('1') && line.ends_with("/[2,true] {x} .\n") && !line.contains('\u{1b}'),
+            "{line}"
+        );
+        let list = [json!({"a": 1}), json!({"a": 2})];
+        assert_eq!("{a}".parse::<Template>().unwrap().render(Some(&list), &thing), "1\n2\n");
+        assert_eq!("{a}".parse::<Template>().unwrap().render(Some(&[]), &thing), "");
+    }
+
+    #[test]
+    fn an_odd_brace_is_no_template() {
+        for bad in ["{", "}", "{}", "{a", "a}", "{a b}", "{a..b}", "{{a}", "{.a}"] {
+            assert_eq!(bad.parse::<Template>(), Err(InvalidTemplate), "{bad}");
+        }
+    }
+}
