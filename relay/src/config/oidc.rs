@@ -44,20 +44,21 @@ pub enum LoginKey {
 
 /// The provider, if one was told.
 pub(super) fn read(merged: &Merged) -> Result<Option<Oidc>, ConfigError> {
-    let Some(issuer) = parsed(merged, &OIDC_ISSUER, issuer)? else {
+    // What is given is judged even where something else is missing.
+    let issuer = parsed(merged, &OIDC_ISSUER, issuer)?;
+    let client_id = parsed(merged, &OIDC_CLIENT_ID, client_id)?;
+    let client_secret_file = parsed(merged, &OIDC_CLIENT_SECRET_FILE, path)?;
+    let scopes = parsed(merged, &OIDC_SCOPES, scopes)?;
+    let key = parsed(merged, &OIDC_KEY, key)?.unwrap_or_default();
+    let ca_file = parsed(merged, &OIDC_CA_FILE, path)?;
+    let Some(issuer) = issuer else {
         let of_oidc = |name: &str| name.starts_with("oidc.");
         let alone = KEYS.iter().find(|key| of_oidc(key.name) && merged.get(key).is_some());
         return if alone.is_some() { Err(missing(&OIDC_ISSUER)) } else { Ok(None) };
     };
-    let key = parsed(merged, &OIDC_KEY, key)?.unwrap_or_default();
-    Ok(Some(Oidc {
-        issuer,
-        client_id: parsed(merged, &OIDC_CLIENT_ID, words)?.ok_or_else(|| missing(&OIDC_CLIENT_ID))?,
-        client_secret_file: parsed(merged, &OIDC_CLIENT_SECRET_FILE, path)?,
-        scopes: parsed(merged, &OIDC_SCOPES, scopes)?.unwrap_or_else(|| default_scopes(key)),
-        key,
-        ca_file: parsed(merged, &OIDC_CA_FILE, path)?,
-    }))
+    let client_id = client_id.ok_or_else(|| missing(&OIDC_CLIENT_ID))?;
+    let scopes = scopes.unwrap_or_else(|| default_scopes(key));
+    Ok(Some(Oidc { issuer, client_id, client_secret_file, scopes, key, ca_file }))
 }
 
 /// The provider's address. It is compared to the letter, so it is kept as it was written.
@@ -71,18 +72,21 @@ fn issuer(text: &str) -> Result<String, String> {
     Err("must be the provider's issuer, https://host/path, as its discovery document says it".to_owned())
 }
 
-fn words(text: &str) -> Result<String, String> {
-    let plain = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-    if !text.trim().is_empty() && text.len() <= MAX_WORDS_BYTES && plain {
+fn client_id(text: &str) -> Result<String, String> {
+    if (1..=MAX_WORDS_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(text.to_owned())
     } else {
-        Err(format!("must be 1 to {MAX_WORDS_BYTES} visible ASCII characters"))
+        Err(format!("must be 1 to {MAX_WORDS_BYTES} visible ASCII characters without blanks"))
     }
 }
 
 fn scopes(text: &str) -> Result<String, String> {
-    let text = words(text)?;
-    if text.split(' ').any(|scope| scope == OPENID) { Ok(text) } else { Err(format!("must name {OPENID}")) }
+    let plain = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    if text.len() <= MAX_WORDS_BYTES && plain && text.split(' ').any(|scope| scope == OPENID) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("must be scopes by spaces, {OPENID} among them, {MAX_WORDS_BYTES} characters at most"))
+    }
 }
 
 fn key(text: &str) -> Result<LoginKey, String> {

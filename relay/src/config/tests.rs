@@ -94,7 +94,8 @@ fn all_wrong_keys_of_a_file_are_said_at_once() {
 #[test]
 fn every_error_names_setting_origin_and_rule_and_no_value() {
     let secret = "hunter2";
-    let paths = ["data_dir", "master_key_file", "service_account_dir"];
+    let paths =
+        ["data_dir", "master_key_file", "service_account_dir", "oidc.client_secret_file", "oidc.ca_file"];
     for key in KEYS.iter().filter(|key| !paths.contains(&key.name)) {
         let value = format!("{secret} [ {secret}=");
         let by_flag = message("data_dir = '/d'", &[], &[(&key.flag(), &value)]);
@@ -201,4 +202,19 @@ fn addresses_of_relays() {
         assert!(refused.to_string().contains("--url"), "{nobody}: {refused}");
     }
     assert!("https://tenant.example".parse::<RelayUrl>().unwrap().trust_domain().is_err());
+}
+
+#[test]
+fn a_provider_is_told_whole_or_not_at_all() {
+    assert_eq!(load("data_dir = '/d'", &[], &[]).unwrap().oidc, None);
+    let file = "data_dir = '/d'\n[oidc]\nissuer = 'https://id.example'\nclient_id = 'relay'\nkey = 'email'";
+    let oidc = load(file, &[], &[]).unwrap().oidc.unwrap();
+    assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str()), ("https://id.example", "relay"));
+    assert_eq!((oidc.key, oidc.scopes.as_str()), (LoginKey::Email, "openid profile email"));
+    for (file, missing) in [
+        ("data_dir = '/d'\n[oidc]\nclient_id = 'relay'", "oidc.issuer"),
+        ("data_dir = '/d'\n[oidc]\nissuer = 'https://id.example'", "oidc.client_id"),
+    ] {
+        assert!(message(file, &[], &[]).starts_with(&format!("set {missing}: it is required")));
+    }
 }
