@@ -12,6 +12,7 @@ mod database;
 pub mod load;
 mod local;
 mod machine;
+mod oidc;
 mod programs;
 mod relay;
 mod simulated_tpm;
@@ -27,6 +28,7 @@ pub use self::{
     database::{Database, Kind},
     local::{LocalRelay, Machine, unique},
     machine::FakeMachine,
+    oidc::{Browser, FakeProvider, Lie, Page, RealProvider},
     programs::{Finished, finish, program},
     relay::{Answer, RelayProcess},
     simulated_tpm::{SimulatedTpm, key_public},

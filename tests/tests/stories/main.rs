@@ -14,6 +14,8 @@ mod hostile;
 mod impostors;
 mod interrupted;
 mod join;
+mod login;
+mod login_cli;
 mod matrix;
 mod operator;
 mod over;
