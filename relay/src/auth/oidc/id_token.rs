@@ -1,6 +1,9 @@
 //! An ID token judged (OpenID Connect Core 1.0, 3.1.3.7): signed by a key of the provider with an algorithm of the list,
 //! for this relay, for this login, and now. Pure; the provider's keys and the time are parameters.
 
+#[cfg(test)]
+mod tests;
+
 use crate::{config::LoginKey, facts::Vouched};
 use jsonwebtoken::{
     Algorithm, DecodingKey, Header, Validation,
