@@ -252,7 +252,11 @@ fn told(error: &OidcError) -> Problem {
     tracing::warn!(error = chain(error), "a login failed at the identity provider");
     let detail = match error {
         // What the operator must mend is for the operator.
-        OidcError::SetUp(_) | OidcError::File { .. } | OidcError::Document { .. } | OidcError::Fetch(_) => {
+        OidcError::SetUp(_)
+        | OidcError::File { .. }
+        | OidcError::Document { .. }
+        | OidcError::Failed
+        | OidcError::Fetch(_) => {
             "The identity provider can't be used now; the relay's log says why.".to_owned()
         }
         OidcError::Busy | OidcError::Refused(_) | OidcError::IdToken(_) => {
@@ -264,7 +268,9 @@ fn told(error: &OidcError) -> Problem {
         OidcError::SetUp(_) | OidcError::File { .. } | OidcError::Document { .. } => {
             Problem::new(Code::Unavailable, detail).retry_after(60)
         }
-        OidcError::Busy | OidcError::Fetch(_) => Problem::new(Code::Unavailable, detail).retry_after(5),
+        OidcError::Busy | OidcError::Failed | OidcError::Fetch(_) => {
+            Problem::new(Code::Unavailable, detail).retry_after(5)
+        }
     }
 }
 

@@ -35,6 +35,8 @@ const PLACES: usize = 32;
 const MAX_DOCUMENT_BYTES: usize = 64 << 10;
 /// The longest JWK Set, in bytes.
 const MAX_KEYS_BYTES: usize = 256 << 10;
+/// The longest file of CA certificates, in bytes.
+const MAX_CA_BYTES: u64 = 1 << 20;
 /// The longest file of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 4096;
 /// The longest address in a discovery document, in bytes.
@@ -65,6 +67,9 @@ pub enum OidcError {
         /// The rule that it breaks.
         rule: &'static str,
     },
+    /// It failed for another login while this one waited for the same.
+    #[error("the identity provider's documents could not be read")]
+    Failed,
     /// Too many logins wait.
     #[error("too many logins wait for the identity provider")]
     Busy,
@@ -80,7 +85,7 @@ impl OidcError {
     /// Whether it may pass by itself.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Fetch(_) | Self::Busy)
+        matches!(self, Self::Fetch(_) | Self::Failed | Self::Busy)
     }
 }
 
@@ -96,6 +101,7 @@ pub struct Provider {
 struct Known {
     discovered: Option<(Instant, Arc<Discovered>)>,
     refetched: Option<Instant>,
+    failed: Option<Instant>,
 }
 
 /// What the provider says of itself.
@@ -148,9 +154,12 @@ impl Provider {
     pub fn new(settings: Oidc) -> Result<Self, OidcError> {
         let tls = match &settings.ca_file {
             Some(path) => {
-                let read = std::fs::read(path);
+                let read = fetch::small_file(path, MAX_CA_BYTES);
                 let pem = read.map_err(|source| OidcError::File { path: path.clone(), source })?;
-                Some(trusting(&pem).map_err(|error: TrustError| OidcError::SetUp(error.to_string()))?)
+                Some(
+                    trusting(pem.expose().as_bytes())
+                        .map_err(|error: TrustError| OidcError::SetUp(error.to_string()))?,
+                )
             }
             None => None,
         };
@@ -203,7 +212,6 @@ impl Provider {
         match id_token::judge(token.expose(), &discovered.keys, &expected) {
             Err(IdTokenError::UnknownKey) => {
                 let newer = self.refetched().await?;
-                let newer = newer.as_ref().unwrap_or(&discovered);
                 Ok(id_token::judge(token.expose(), &newer.keys, &expected)?)
             }
             judged => Ok(judged?),
@@ -263,27 +271,44 @@ impl Provider {
 
     /// The provider's documents, read if none are kept.
     async fn discovered(&self) -> Result<Arc<Discovered>, OidcError> {
+        let came = Instant::now();
         let mut known = self.known.lock().await;
-        if let Some((at, discovered)) = &known.discovered
-            && at.elapsed() < KEPT
-        {
-            return Ok(discovered.clone());
+        match &known.discovered {
+            Some((at, discovered)) if at.elapsed() < KEPT => Ok(discovered.clone()),
+            _ => self.discover_into(&mut known, came).await,
         }
-        let fresh = Arc::new(self.discover().await?);
-        known.discovered = Some((Instant::now(), fresh.clone()));
-        Ok(fresh)
     }
 
-    /// The provider's documents read again; `None` where that was done a moment ago.
-    async fn refetched(&self) -> Result<Option<Arc<Discovered>>, OidcError> {
+    /// The provider's documents read again, or those that there are where that was done a moment ago.
+    async fn refetched(&self) -> Result<Arc<Discovered>, OidcError> {
+        let came = Instant::now();
         let mut known = self.known.lock().await;
-        if known.refetched.is_some_and(|at| at.elapsed() < REFETCH) {
-            return Ok(known.discovered.as_ref().map(|(_, discovered)| discovered.clone()));
+        match (&known.discovered, known.refetched) {
+            (Some((_, discovered)), Some(at)) if at.elapsed() < REFETCH => Ok(discovered.clone()),
+            _ => {
+                known.refetched = Some(Instant::now());
+                self.discover_into(&mut known, came).await
+            }
         }
-        known.refetched = Some(Instant::now());
-        let fresh = Arc::new(self.discover().await?);
-        known.discovered = Some((Instant::now(), fresh.clone()));
-        Ok(Some(fresh))
+    }
+
+    /// Reads the documents, for whoever `came` for them and found them missing. Those who waited meanwhile share what
+    /// becomes of it: a provider that stalls is not waited for once by each, one after the other.
+    async fn discover_into(&self, known: &mut Known, came: Instant) -> Result<Arc<Discovered>, OidcError> {
+        if known.failed.is_some_and(|at| came <= at) {
+            return Err(OidcError::Failed);
+        }
+        match self.discover().await {
+            Ok(discovered) => {
+                let fresh = Arc::new(discovered);
+                known.discovered = Some((Instant::now(), fresh.clone()));
+                Ok(fresh)
+            }
+            Err(error) => {
+                known.failed = Some(Instant::now());
+                Err(error)
+            }
+        }
     }
 
     async fn discover(&self) -> Result<Discovered, OidcError> {
