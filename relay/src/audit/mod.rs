@@ -9,7 +9,7 @@
 //! - **A refusal** is recorded right after it, in a transaction of its own and before the answer leaves: a crash between the
 //!   two loses the record of a request that was never answered. How many are recorded is bounded ([`denials`]). Nobody who
 //!   did not prove who they are leaves any: those are counted, by `relay_requests_total`.
-//! - **A login** is recorded by whoever makes its token ([`Beside::login`]).
+//! - **A login** is recorded by whoever makes its token, in the same transaction ([`Login::record`]).
 //!
 //! Records that are committed are chained by one relay at a time ([`sealer`]); no change waits for that.
 
@@ -165,8 +165,8 @@ pub fn action(method: &Method) -> &'static str {
 pub struct Login<'a> {
     /// The user.
     pub subject: &'a str,
-    /// The token that was made.
-    pub token_id: &'a TokenId,
+    /// The token that was made, unless it was refused.
+    pub token_id: Option<&'a TokenId>,
     /// The user's own tenant.
     pub tenant_id: &'a str,
     /// What else was asked for, such as `adminRole=EDITOR`; empty if nothing.
@@ -179,26 +179,29 @@ pub struct Login<'a> {
     pub at: Timestamp,
 }
 
-impl Beside {
-    /// What is written beside the token of a login: run what makes that token inside of [`Beside::around`].
+impl Login<'_> {
+    /// The record of it, to be written in the transaction that makes the token, or that refuses one.
     #[must_use]
-    pub fn login(random: &Random, login: &Login<'_>) -> Self {
-        let record = AuditRecord {
-            id: AuditId::draw(login.at, random.bytes()),
-            occurred_at: login.at,
-            subject: login.subject.to_owned(),
-            token_id: Some(login.token_id.to_string()),
-            created_by: Some(login.subject.to_owned()),
-            tenant_id: login.tenant_id.to_owned(),
+    pub fn record(&self, random: &Random) -> AuditRecord {
+        let (decision, code) = match self.token_id {
+            Some(_) => (AuditDecision::Allowed, OK),
+            None => (AuditDecision::Denied, Code::PermissionDenied.as_str()),
+        };
+        AuditRecord {
+            id: AuditId::draw(self.at, random.bytes()),
+            occurred_at: self.at,
+            subject: self.subject.to_owned(),
+            token_id: self.token_id.map(ToString::to_string),
+            created_by: self.token_id.map(|_| self.subject.to_owned()),
+            tenant_id: self.tenant_id.to_owned(),
             action: "login".to_owned(),
             method: "login".to_owned(),
-            resource: login.asked.to_owned(),
-            decision: AuditDecision::Allowed,
-            code: OK.to_owned(),
-            client_address: login.remote.to_string(),
-            request_id: login.request_id.to_owned(),
+            resource: self.asked.to_owned(),
+            decision,
+            code: code.to_owned(),
+            client_address: self.remote.to_string(),
+            request_id: self.request_id.to_owned(),
             left_out: 0,
-        };
-        Self::new(record, When::Always { drawn: false })
+        }
     }
 }

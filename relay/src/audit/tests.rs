@@ -583,14 +583,16 @@ async fn a_login_is_recorded_beside_its_token() {
         let token = TokenId::derive(&[3; 32]);
         let login = super::Login {
             subject: "ann",
-            token_id: &token,
+            token_id: Some(&token),
             tenant_id: "ann",
             asked: "adminRole=EDITOR",
             remote: [192, 0, 2, 9].into(),
             request_id: "req-9",
             at: desk.clock.now(),
         };
-        let beside = || Beside::login(&Random::seeded(3), &login);
+        let beside = || {
+            Beside::new(login.record(&Random::seeded(3)), crate::store::beside::When::Always { drawn: false })
+        };
         let made = async |fails: bool| {
             beside()
                 .around(desk.relay.store.transact("login", fails, |_, fails| {

@@ -132,9 +132,11 @@ pub(super) async fn claim(
         let body = read(body).await?;
         let Claims { code, verifier } = serde_json::from_slice(&body)
             .map_err(|_| Problem::invalid_field("", "must be {\"code\": …, \"verifier\": …}"))?;
-        let (running, request_id) = (app.clone(), arrival.request_id.clone());
-        let task =
-            tokio::spawn(async move { login::claim(&running.relay, &code, &verifier, &request_id).await });
+        let (running, arrived) = (app.clone(), arrival.clone());
+        let task = tokio::spawn(async move {
+            let from = login::From { remote: arrived.remote, request_id: &arrived.request_id };
+            login::claim(&running.relay, &code, &verifier, &from).await
+        });
         let (token, secret) = task.await.map_err(Fault::internal("taking a login"))??;
         let created = TokenCreated { token, secret: Some(secret.reveal()) };
         serde_json::to_vec(&created).map_err(Fault::internal("writing a token"))

@@ -249,6 +249,19 @@ async fn an_admin_role_is_asked_for_and_goes_by_the_membership(database: Databas
         let plain = scene.token("").await;
         assert_eq!(outcome(&scene.call(&plain, "admin/users/list", json!({})).await), "PERMISSION_DENIED");
     }
+    // Each login is in the audit, with the person's name and what was asked for (behaviour 72).
+    let audit = scene.relay.call("admin/audit/list", &json!({"limit": 200})).await;
+    let logins = |subject: &str, resource: &str, code: &str| {
+        let all = audit["records"].as_array().unwrap().iter();
+        let same = |record: &&Value| {
+            (&record["action"], &record["subject"], &record["resource"], &record["code"])
+                == (&json!("login"), &json!(subject), &json!(resource), &json!(code))
+        };
+        all.filter(same).count()
+    };
+    assert_eq!(logins("user-OWNER", "adminRole=EDITOR", "OK"), 1, "{audit}");
+    assert_eq!(logins("user-OWNER", "", "OK"), 2, "{audit}");
+    assert_eq!(logins("user-VIEWER", "adminRole=EDITOR", "PERMISSION_DENIED"), 1, "{audit}");
     let odd = scene.begin("&admin_role=OWNER").await.0;
     assert_eq!((odd.status, odd.location), (400, None));
 }

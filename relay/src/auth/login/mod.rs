@@ -19,11 +19,12 @@ use super::{
     tokens::{self, Purpose},
 };
 use crate::{
+    audit,
     context::Context,
     events::{Event, Kind, Origin},
     fault::{Fault, chain},
     store::{
-        StoreError, Tx, events,
+        self, StoreError, Tx, events,
         logins::{self, Login},
         memberships,
     },
@@ -44,6 +45,7 @@ use shared::{
     time::Timestamp,
     token::SecretDigest,
 };
+use std::net::IpAddr;
 
 /// How long a person may take at the provider, in seconds (10 minutes).
 pub const PENDING_SECONDS: i64 = 600;
@@ -93,6 +95,14 @@ pub struct Returned {
     pub ask: Ask,
     /// The code for the program, or why there is none.
     pub outcome: Result<Secret, Problem>,
+}
+
+/// Where a request is from.
+pub struct From<'a> {
+    /// The client's address.
+    pub remote: IpAddr,
+    /// The request's id.
+    pub request_id: &'a str,
 }
 
 /// The provider, or that there is none.
@@ -166,10 +176,10 @@ pub async fn claim(
     relay: &Context,
     code: &Secret,
     verifier: &Secret,
-    request_id: &str,
+    from: &From<'_>,
 ) -> Result<(Token, Secret), Fault> {
-    let work = (relay, code, verifier, request_id);
-    let taken = relay.store.transact("login", work, |tx, (relay, code, verifier, request_id)| {
+    let work = (relay, code, verifier, from);
+    let taken = relay.store.transact("login", work, |tx, (relay, code, verifier, from)| {
         Box::pin(async move {
             let now = relay.clock.now();
             let Some(login) = logins::take(tx, SecretDigest::of(code)).await? else {
@@ -179,17 +189,30 @@ pub async fn claim(
             if login.expires_at <= now || !proved {
                 return Ok(Err(spent()));
             }
-            let user = user::of(tx, relay, &login.who, request_id, now).await?;
+            let user = user::of(tx, relay, &login.who, from.request_id, now).await?;
             // What is refused here is an answer, not a failure: the code stays spent and the user known.
-            if let Some(refusal) = beyond(tx, relay, &user, login.admin_role).await? {
-                return Ok(Err(refusal));
-            }
-            made(tx, relay, &user, &login, request_id, now).await.map(Ok)
+            let outcome = match beyond(tx, relay, &user, login.admin_role).await? {
+                Some(refusal) => Err(refusal),
+                None => Ok(made(tx, relay, &user, &login, from.request_id, now).await?),
+            };
+            let asked =
+                login.admin_role.map(|role| format!("adminRole={}", role.as_str())).unwrap_or_default();
+            let record = audit::Login {
+                subject: &user.user_id,
+                token_id: outcome.as_ref().ok().map(|(token, _)| &token.id),
+                tenant_id: &user.user_id,
+                asked: &asked,
+                remote: from.remote,
+                request_id: from.request_id,
+                at: now,
+            };
+            store::audit::insert(tx, &record.record(&relay.random)).await?;
+            Ok(outcome)
         })
     });
     let taken: Result<Result<(Token, Secret), Problem>, Fault> = taken.await;
     let (token, secret) = taken??;
-    tracing::info!(subject = token.subject, token = %token.id, request_id, "logged in");
+    tracing::info!(subject = token.subject, token = %token.id, request_id = from.request_id, "logged in");
     Ok((token, secret))
 }
 
