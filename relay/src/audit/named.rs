@@ -1,6 +1,7 @@
 //! What a call is about: the names in its input. No other member is even read, as it may be a secret. Pure.
 
 use serde::{Deserialize, Serialize};
+use shared::token::without_tokens;
 
 /// The names of an input.
 #[derive(Default, Deserialize, Serialize)]
@@ -37,11 +38,26 @@ impl Named {
         self.tenant_id.as_deref().or(self.owner_tenant_id.as_deref())
     }
 
-    /// Each name behind its word, as `tenantId=acme`; names have no spaces.
+    /// Each name behind its word, as `tenantId=acme`; names have no spaces. A token that somebody took for a name is not
+    /// repeated: it would be kept.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
         let named = serde_json::to_value(self).unwrap_or_default();
         let words = named.as_object().into_iter().flatten();
-        words.filter_map(|(word, name)| Some(format!("{word}={}", name.as_str()?))).collect()
+        words.filter_map(|(word, name)| Some(format!("{word}={}", without_tokens(name.as_str()?)))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_the_place_of_a_name_is_not_repeated() {
+        let token = format!("bcjt_{}.{}", "0".repeat(26), "1".repeat(52));
+        let input = format!(r#"{{"tenantId": "acme", "poolId": "{token}"}}"#);
+        let words = Named::read(input.as_bytes()).words();
+        assert_eq!(words[0], "tenantId=acme");
+        assert!(words[1].starts_with("poolId=") && !words[1].contains("1111"), "{}", words[1]);
     }
 }
