@@ -61,7 +61,9 @@ fn a_join_at_boot_has_the_sandbox_of_the_daemon() {
         let (_, rest) = text.split_once("StateDirectory=").unwrap();
         rest.split_once("[Install]").unwrap().0.to_owned()
     };
-    assert_eq!(sandbox("bcd.service"), sandbox("bcd-join.service"));
+    let (daemon, join) = (sandbox("bcd.service"), sandbox("bcd-join.service"));
+    assert!(daemon.contains("\nRuntimeDirectory=bcd\n"), "{daemon}");
+    assert_eq!(daemon.replace("RuntimeDirectory=bcd\n", ""), join);
 }
 
 mod slow {
