@@ -290,6 +290,21 @@ mod tests {
     }
 
     #[test]
+    fn the_units_leave_it_down_at_the_final_codes() {
+        let finals = EXITS.iter().map(|(exit, _)| exit).filter(|exit| exit.is_final());
+        let finals: Vec<u8> = finals.map(|exit| exit.code()).collect();
+        for unit in
+            [include_str!("../../systemd/bcd.service"), include_str!("../../systemd/bcd-join.service")]
+        {
+            let listed =
+                unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+            let numbers = listed.split(' ').map(|number| number.parse().unwrap());
+            // Those from 200 on are systemd's own.
+            assert_eq!(numbers.filter(|number| *number < 200).collect::<Vec<u8>>(), finals);
+        }
+    }
+
+    #[test]
     fn a_wrong_secret_is_the_tokens_fault_and_an_unknown_certificate_is_none() {
         let error = CallError::Refused {
             problem: Box::new(Problem::new(Code::Unauthenticated, "no")),
