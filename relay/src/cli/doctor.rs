@@ -40,6 +40,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     let now = world.clock.now();
     let running = target::listening(&settings.data_dir.join("listen")).ok();
     let mut findings = vec![judge::clock(now), judge::url(&settings, running.as_ref())];
+    findings.extend(settings_file(&settings));
     findings.extend(files(&settings));
     match local::finish(store(&settings, world.random, now)) {
         Ok(more) => findings.extend(more),
@@ -51,6 +52,12 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
         Exit::Ok if wrong => Exit::Refused,
         exit => exit,
     }
+}
+
+/// The settings, if a password is in them.
+fn settings_file(settings: &Settings) -> Option<Finding> {
+    let path = settings.password_file.as_deref()?;
+    judge::settings_mode(path, path.metadata().ok()?.mode())
 }
 
 fn files(settings: &Settings) -> Vec<Finding> {

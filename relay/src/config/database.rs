@@ -48,6 +48,18 @@ impl DatabaseUrl {
         self.expose().strip_prefix(SQLITE).map(Path::new)
     }
 
+    /// Whether a password is in it: behind the user, or among the options.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        if self.file().is_some() {
+            return false;
+        }
+        let rest = self.expose().split_once("://").map_or("", |(_, rest)| rest);
+        let (user, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let options = rest.split_once('?').map_or("", |(_, options)| options);
+        user.contains(':') || options.split('&').any(|option| option.starts_with("password="))
+    }
+
     /// The address for people: a file's path, or the host and database without user, password and options.
     #[must_use]
     pub fn redacted(&self) -> String {

@@ -65,6 +65,8 @@ pub struct Settings {
     pub url: Option<RelayUrl>,
     /// The store.
     pub database_url: DatabaseUrl,
+    /// The file that the store's address and with it a password came from; none if it has no password.
+    pub password_file: Option<PathBuf>,
     /// The file of the master key. It may be absent still.
     pub master_key_file: PathBuf,
     /// systemd's folder of credentials, where other file modes count.
@@ -121,14 +123,16 @@ impl Settings {
         let Some(data_dir) = parsed(&merged, &keys::DATA_DIR, folder)? else {
             return Err(missing(&keys::DATA_DIR));
         };
+        let database_url =
+            parsed(&merged, &keys::DATABASE_URL, as_is)?.unwrap_or_else(|| DatabaseUrl::in_folder(&data_dir));
         let credentials_dir = (sources.env)("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         let master_key_file = parsed(&merged, &keys::MASTER_KEY_FILE, path)?
             .unwrap_or_else(|| default_master_key(&data_dir, credentials_dir.as_deref()));
         Ok(Self {
             listen: parsed(&merged, &keys::LISTEN, address)?.unwrap_or(loopback(8443)),
             url: parsed(&merged, &keys::URL, as_is)?,
-            database_url: parsed(&merged, &keys::DATABASE_URL, as_is)?
-                .unwrap_or_else(|| DatabaseUrl::in_folder(&data_dir)),
+            password_file: password_file(&merged, &database_url),
+            database_url,
             master_key_file,
             credentials_dir,
             bootstrap_secret: bootstrap_secret(&merged, sources.env)?,
@@ -158,6 +162,13 @@ impl Settings {
             Some(told) => Ok(told.clone()),
             None => self.url_at(listening).trust_domain(),
         }
+    }
+}
+
+fn password_file(merged: &Merged, database_url: &DatabaseUrl) -> Option<PathBuf> {
+    match merged.get(&keys::DATABASE_URL) {
+        Some((_, Origin::File(path))) if database_url.has_password() => Some(path.clone()),
+        _ => None,
     }
 }
 

@@ -126,6 +126,24 @@ fn limits_hold_at_both_edges() {
 }
 
 #[test]
+fn the_file_is_named_that_a_password_came_from() {
+    let from_file = |url: &str, env: &[(&str, &str)]| {
+        load(&format!("data_dir = '/d'\ndatabase_url = '{url}'"), env, &[]).unwrap().password_file.is_some()
+    };
+    for (url, has) in [
+        ("postgres://relay:hunter2@db.example/relay", true),
+        ("postgres://db.example/relay?user=relay&password=hunter2", true),
+        ("postgres://relay@db.example:5432/relay?sslmode=require", false),
+        ("postgres://db.example:5432/relay", false),
+        ("sqlite:///srv/a:b@c/relay.db", false),
+    ] {
+        assert_eq!(from_file(url, &[]), has, "{url}");
+    }
+    let env = [("RELAY_DATABASE_URL", "postgres://relay:hunter2@db.example/relay")];
+    assert!(!from_file("postgres://relay@db.example/relay", &env), "it is the environment's");
+}
+
+#[test]
 fn the_password_of_the_database_is_shown_nowhere() {
     let url = "postgres://fleet:hunter2@db.example:5432/relay?sslpassword=hunter2";
     let settings = load("data_dir = '/d'", &[("RELAY_DATABASE_URL", url)], &[]).unwrap();

@@ -239,6 +239,22 @@ async fn a_backup_of_a_relay_that_runs_is_whole_and_overwrites_nothing() {
 }
 
 #[test]
+fn the_doctor_finds_a_password_that_everybody_may_read() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = home.path().join("relay.toml");
+    let data = home.path().join("data").display().to_string();
+    let url = "postgres://relay:hunter2@127.0.0.1:1/relay";
+    fs::write(&settings, format!("data_dir = '{data}'\ndatabase_url = '{url}'\n")).unwrap();
+    let found = |mode: u32| {
+        fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).unwrap();
+        let said = relay(&format!("doctor --config {}", settings.display()), &[]).stdout;
+        assert!(!said.contains("hunter2"), "{said}");
+        said.contains(&format!("chmod 640 {}", settings.display()))
+    };
+    assert!(found(0o644) && !found(0o640));
+}
+
+#[test]
 fn a_trust_domain_is_never_the_address_of_nobody_and_never_another() {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("relay");
