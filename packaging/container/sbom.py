@@ -12,14 +12,14 @@ Usage: sbom.py bcd|relay PACKAGES COPYRIGHTS
 
 import json
 import re
-import subprocess
 import sys
 import tarfile
-import tomllib
 from pathlib import Path
 from urllib.parse import quote
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from crates import license_of, locked, metadata, reachable
 
 # Debian's names of licences that SPDX has by another one, beside those of the GNU; in lower case.
 SPDX = {
@@ -32,7 +32,7 @@ GNU = re.compile(r"(L?GPL)-([123](?:\.[01])?)(\+?)")
 
 def main():
     name, packages, copyrights = sys.argv[1:]
-    lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    lock = locked()
     crates = reachable(name, lock)
     version = next(crate["version"] for crate in lock if crate["name"] == name)
     root = f"pkg:cargo/{name}@{version}"
@@ -54,51 +54,8 @@ def main():
     print()
 
 
-def reachable(name, lock):
-    """The crates that `name` is built from, without what only tests of this workspace need."""
-    by_name = {}
-    for crate in lock:
-        by_name.setdefault(crate["name"], []).append(crate)
-    seen, ahead = {}, [crate for crate in by_name[name]]
-    while ahead:
-        crate = ahead.pop()
-        key = (crate["name"], crate["version"])
-        if key in seen:
-            continue
-        seen[key] = crate
-        for dependency in crate.get("dependencies", []):
-            # "name", or "name version" where there are several.
-            wanted, _, version = dependency.partition(" ")
-            version = version.split(" ")[0]
-            if "source" not in crate and wanted not in declared(crate["name"]):
-                continue
-            ahead += [found for found in by_name[wanted] if version in ("", found["version"])]
-    return [crate for _, crate in sorted(seen.items()) if crate["name"] != name]
-
-
-def declared(member):
-    """What a crate of the workspace is built from: its dependencies, also those of one platform, but not those of its tests."""
-    manifest = tomllib.loads((ROOT / member / "Cargo.toml").read_text())
-    tables = [manifest, *manifest.get("target", {}).values()]
-    names = set()
-    for table in tables:
-        for kind in ("dependencies", "build-dependencies"):
-            for key, value in table.get(kind, {}).items():
-                names.add(value.get("package", key) if isinstance(value, dict) else key)
-    workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"].get("dependencies", {})
-    renamed = {key: value["package"] for key, value in workspace.items() if isinstance(value, dict) and "package" in value}
-    return {renamed.get(name, name) for name in names}
-
-
 def crate_licenses():
-    """What each crate says in its manifest, which Cargo.lock has not."""
-    command = ["cargo", "metadata", "--locked", "--format-version", "1", "--manifest-path", str(ROOT / "Cargo.toml")]
-    metadata = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    # A slash is how `OR` was written before there were expressions.
-    return {
-        (crate["name"], crate["version"]): re.sub(r"\s*/\s*", " OR ", crate["license"])
-        for crate in metadata["packages"] if crate["license"]
-    }
+    return {key: license_of(crate) for key, crate in metadata().items()}
 
 
 def crate_component(crate, licenses):

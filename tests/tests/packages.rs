@@ -119,8 +119,20 @@ mod slow {
                 for file in *files {
                     assert!(has.iter().any(|one| one == file), "{name}{end} has no {file}: {has:?}");
                 }
-                let page = format!("/usr/share/man/man1/{name}.1.gz");
-                assert!(has.contains(&page), "{name}{end} has no {page}");
+                let (changelog, licenses) = match end {
+                    ".deb" => ("doc/NAME/changelog.gz", "doc/NAME/THIRD-PARTY.gz"),
+                    _ => ("doc/NAME/CHANGELOG.md", "licenses/NAME/THIRD-PARTY.gz"),
+                };
+                for file in ["man/man1/NAME.1.gz", changelog, licenses] {
+                    let file = format!("/usr/share/{}", file.replace("NAME", name));
+                    assert!(has.contains(&file), "{name}{end} has no {file}");
+                }
+                let texts = folder.path().join("usr/share").join(licenses.replace("NAME", name));
+                let texts = printed(Command::new("gzip").args(["--decompress", "--stdout"]).arg(texts));
+                for part in ["aws-lc-sys ", "tokio ", "TERMS AND CONDITIONS", "Permission is hereby granted"]
+                {
+                    assert!(texts.contains(part), "{name}{end}: {part}");
+                }
                 let binary = folder.path().join("usr/bin").join(name);
                 let version = printed(Command::new(binary).arg("--version"));
                 assert_eq!(version.trim(), format!("{name} {}", env!("CARGO_PKG_VERSION")));
