@@ -153,6 +153,64 @@ mod slow {
         assert!(identity["macs"].is_array(), "{identity}");
     }
 
+    /// A version, such as 2.36, in a form that can be compared.
+    fn numbers(version: &str) -> Vec<u32> {
+        version.split('.').map(|number| number.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_deb_depends_on_the_glibc_that_its_program_needs() {
+        for (name, _) in FILES {
+            let deb = package(&format!("{name}_"), ".deb");
+            let depends = printed(Command::new("dpkg-deb").arg("--field").arg(deb).arg("Depends"));
+            let (_, claimed) = depends.split_once("libc6 (>= ").unwrap();
+            let claimed = numbers(claimed.split_once(')').unwrap().0);
+            let folder = unpacked(&format!("{name}_"), ".deb");
+            let binary = folder.path().join("usr/bin").join(name);
+            let versions = printed(Command::new("readelf").args(["--version-info", "--wide"]).arg(binary));
+            let needed = versions.split("GLIBC_").skip(1).map(|rest| {
+                let end = rest.find(|byte: char| !byte.is_ascii_digit() && byte != '.').unwrap_or(rest.len());
+                numbers(&rest[..end])
+            });
+            let needed = needed.max().unwrap();
+            assert!(needed > numbers("2.17") && needed <= claimed, "{name}: {needed:?}, and {depends}");
+        }
+    }
+
+    /// What `tests/roots` says of a root that it has installed packages into.
+    fn said(how: &str) -> String {
+        printed(Command::new(root().join("tests/roots")).arg(how))
+    }
+
+    #[test]
+    fn debs_install_on_the_next_debian() {
+        let said = said("deb");
+        for what in [
+            "bcd says what the machine is",
+            "relay has its user",
+            "only root and the relay read its settings",
+            "units are enabled",
+            "a purge leaves nothing",
+        ] {
+            assert!(said.contains(&format!("roots: {what}\n")), "{what}\n{said}");
+        }
+    }
+
+    #[test]
+    fn rpms_are_installed_upgraded_and_erased() {
+        let said = said("rpm");
+        for what in [
+            "presets are honoured",
+            "all is as the package has it",
+            "only root and the relay read its settings",
+            "an upgrade keeps what was disabled and what was written",
+            "an erasure keeps state and settings that were changed",
+            "an erasure leaves no folder of its own",
+        ] {
+            assert!(said.contains(&format!("roots: {what}\n")), "{what}\n{said}");
+        }
+    }
+
     #[test]
     fn one_deb_of_bcd_goes_with_every_name_of_the_tss() {
         let depends =
