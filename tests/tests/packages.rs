@@ -53,9 +53,9 @@ fn units_leave_little_open() {
     }
 }
 
-/// Both units of bcd run it in one sandbox.
+/// Both units of bcd run it in one sandbox. The socket's folder is the daemon's alone: it goes with the unit that has it.
 #[test]
-fn a_join_at_boot_has_the_sandbox_of_the_daemon() {
+fn a_join_at_boot_has_the_sandbox_of_the_daemon_but_not_its_socket() {
     let sandbox = |unit: &str| {
         let text = std::fs::read_to_string(root().join("systemd").join(unit)).unwrap();
         let (_, rest) = text.split_once("StateDirectory=").unwrap();
