@@ -33,6 +33,8 @@ pub struct Hardware {
     pub has_tpm: bool,
     /// What its clock says at power-on; the host's time if it is none.
     pub rtc: Option<&'static str>,
+    /// The name of the credential that its SMBIOS passes the join token as.
+    pub credential: &'static str,
     /// More for the kernel's command line.
     pub kernel: String,
 }
@@ -47,6 +49,7 @@ impl Hardware {
             number,
             has_tpm: true,
             rtc: None,
+            credential: "bcd.join-token",
             kernel: String::new(),
         }
     }
@@ -173,7 +176,7 @@ impl Vm {
     /// A file with the credential: what is in a command line is for everybody to see.
     fn secret(&self, name: &str, token: &str) -> PathBuf {
         let path = self.path(name);
-        let written = fs::write(&path, format!("io.systemd.credential:bcd.join-token={token}"));
+        let written = fs::write(&path, format!("io.systemd.credential:{}={token}", self.hardware.credential));
         assert!(written.is_ok(), "writing {}", path.display());
         path
     }
