@@ -49,9 +49,8 @@ mod tests {
     #[test]
     fn requests_of_one_key_are_good_and_never_alike() {
         let folder = tempfile::tempdir().unwrap();
-        let key =
-            key::load_or_create(&StateDir::open(folder.path()).unwrap(), TpmMode::Off, &Tcti::default())
-                .unwrap();
+        let key = key::load_or_make(&StateDir::open(folder.path()).unwrap(), TpmMode::Off, &Tcti::default())
+            .unwrap();
         let [one, two] = [0; 2].map(|_| CertificateRequest::parse(&make(&*key, &System).unwrap()).unwrap());
         assert_eq!(&one.key, key.public_key());
         assert_eq!(one.key, two.key);

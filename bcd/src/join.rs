@@ -30,6 +30,7 @@ const MAX_OS_BYTES: usize = 128;
 /// Deferred ([`Exit::Waiting`]), refused, or not reached. A final refusal is written down.
 pub async fn attempt(node: &mut Node, identity: Identity) -> Result<Identity, Failure> {
     let token = token(node)?;
+    node.make_key().await?;
     let offer = proof::offer(node).await?;
     let joining = prepare(node, &token.id).await?;
     let identity = as_waiting(&node.stored.state, identity);

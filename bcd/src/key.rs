@@ -76,24 +76,38 @@ pub enum KeyError {
     State(#[from] StateError),
 }
 
-/// The key of this folder; made and kept before its first use if there is none. A key in a TPM is not tried here. Making
-/// one blocks for a minute at most.
+/// A key that is new, and must be kept before its first use.
+pub struct Fresh {
+    key: Arc<dyn NodeKey>,
+    file: &'static str,
+    text: Secret,
+}
+
+impl Fresh {
+    /// The key, once it is in this folder.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn keep(self, dir: &StateDir) -> Result<Arc<dyn NodeKey>, KeyError> {
+        dir.write(self.file, self.text.expose().as_bytes(), 0o600)?;
+        Ok(self.key)
+    }
+}
+
+/// Makes a key, in the TPM or not. It blocks for a minute at most.
 ///
 /// # Errors
-/// A file is no key or can't be written, the TPM fails, or the settings don't go with the key that is there.
-pub fn load_or_create(dir: &StateDir, mode: TpmMode, tcti: &Tcti) -> Result<Arc<dyn NodeKey>, KeyError> {
-    if let Some(key) = load(dir.path(), mode, tcti)? {
-        return Ok(key);
-    }
+/// The TPM fails, or there is none and the settings want one.
+pub fn make(mode: TpmMode, tcti: &Tcti) -> Result<Fresh, KeyError> {
     match mode {
-        TpmMode::Off => Ok(Arc::new(FileKey::create(dir)?)),
-        TpmMode::Required => Ok(Arc::new(create_in_tpm(dir, tcti)?)),
-        TpmMode::Auto => match create_in_tpm(dir, tcti) {
+        TpmMode::Off => FileKey::make(),
+        TpmMode::Required => make_in_tpm(tcti),
+        TpmMode::Auto => match make_in_tpm(tcti) {
             Err(KeyError::Tpm(error)) if error.is_absent() => {
                 tracing::info!("the node key is kept in a file: {error}");
-                Ok(Arc::new(FileKey::create(dir)?))
+                FileKey::make()
             }
-            key => Ok(Arc::new(key?)),
+            made => made,
         },
     }
 }
@@ -118,10 +132,19 @@ pub fn load(folder: &Path, mode: TpmMode, tcti: &Tcti) -> Result<Option<Arc<dyn 
     }
 }
 
-fn create_in_tpm(dir: &StateDir, tcti: &Tcti) -> Result<TpmKey, KeyError> {
+fn make_in_tpm(tcti: &Tcti) -> Result<Fresh, KeyError> {
     let key = TpmKey::create(Tpm::new(tcti.clone()))?;
-    dir.write(TPM_KEY, &key.to_file(), 0o600)?;
-    Ok(key)
+    let text = Secret::new(key.to_file());
+    Ok(Fresh { key: Arc::new(key), file: TPM_KEY, text })
+}
+
+/// The key of this folder; made and kept if there is none.
+#[cfg(test)]
+pub(crate) fn load_or_make(dir: &StateDir, mode: TpmMode, tcti: &Tcti) -> Result<Arc<dyn NodeKey>, KeyError> {
+    match load(dir.path(), mode, tcti)? {
+        Some(key) => Ok(key),
+        None => make(mode, tcti)?.keep(dir),
+    }
 }
 
 /// A key in memory, out of its file.
@@ -131,12 +154,12 @@ struct FileKey {
 }
 
 impl FileKey {
-    fn create(dir: &StateDir) -> Result<Self, KeyError> {
+    fn make() -> Result<Fresh, KeyError> {
         let pair =
             KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|e| KeyError::Crypto(e.to_string()))?;
         let text = Secret::new(pair.serialize_pem());
-        dir.write(KEY, text.expose().as_bytes(), 0o600)?;
-        Self::new(pair).ok_or_else(|| KeyError::Damaged(dir.path().join(KEY)))
+        let key = Self::new(pair).ok_or_else(|| KeyError::Crypto("it is not on P-256".to_owned()))?;
+        Ok(Fresh { key: Arc::new(key), file: KEY, text })
     }
 
     fn read(bytes: Vec<u8>, path: impl Fn() -> PathBuf) -> Result<Self, KeyError> {
@@ -237,7 +260,7 @@ mod tests {
 
     /// On a machine without a TPM.
     fn open(dir: &StateDir, mode: TpmMode) -> Result<Arc<dyn NodeKey>, KeyError> {
-        load_or_create(dir, mode, &Tcti::Device("/nonexistent/tpmrm0".into()))
+        load_or_make(dir, mode, &Tcti::Device("/nonexistent/tpmrm0".into()))
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::{
     failure::{Exit, Failure},
     host::{Host, RelayClock},
     key::{self, NodeKey},
-    modes,
+    modes, proof,
     state::{CA_BUNDLE, Enrolled, Final, KEY, Noted, State, StateDir, Stored},
     token::Sources,
     tpm::Found,
@@ -32,8 +32,8 @@ pub struct Node {
     pub dir: StateDir,
     /// What is remembered.
     pub stored: Stored,
-    /// The node's key.
-    pub key: Arc<dyn NodeKey>,
+    /// The node's key, if it has one yet.
+    key: Option<Arc<dyn NodeKey>>,
     /// What was found in its TPM, once somebody has looked.
     pub found: Option<Arc<Found>>,
     /// The way to the relay.
@@ -48,7 +48,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens the state and makes what is missing but for the relay's part.
+    /// Opens the state. A machine that is new has no key yet ([`Node::make_key`]).
     ///
     /// # Errors
     /// The state, the key or the settings can't be used.
@@ -232,15 +232,38 @@ impl Node {
         self.present()
     }
 
+    /// The node's key.
+    ///
+    /// # Errors
+    /// There is none yet.
+    pub fn key(&self) -> Result<Arc<dyn NodeKey>, Failure> {
+        let none = || Failure::new(Exit::Broken, "there is no node key yet; `bcd join` makes one");
+        self.key.clone().ok_or_else(none)
+    }
+
+    /// Makes the node's key and keeps it, if there is none. That is for who has a token to join with: where bcd only starts, as in
+    /// an image that is being made, nothing is to be left that its copies would share, since the key is the node.
+    ///
+    /// # Errors
+    /// The TPM fails, or the key can't be kept.
+    pub async fn make_key(&mut self) -> Result<(), Failure> {
+        if self.key.is_none() {
+            let (mode, tcti) = (self.settings.tpm, self.settings.tcti.clone());
+            let fresh = proof::off_thread(move || key::make(mode, &tcti)).await??;
+            self.key = Some(fresh.keep(&self.dir)?);
+        }
+        Ok(())
+    }
+
     fn present(&mut self) -> Result<(), Failure> {
         let shown = match &self.stored.state {
             State::Enrolled(node) => Some(node),
             // To ask whether it is banned still.
             state => ban::kept(state),
         };
-        let result = match shown {
-            Some(node) => self.client.present(&node.certificate, Arc::clone(&self.key)),
-            None => self.client.present_none(),
+        let result = match (shown, &self.key) {
+            (Some(node), Some(key)) => self.client.present(&node.certificate, Arc::clone(key)),
+            _ => self.client.present_none(),
         };
         result.map_err(|error| Failure::of_call(&error, true))
     }
@@ -251,18 +274,24 @@ impl Node {
         let list = certificates(certificate.as_bytes()).map_err(|_| odd("its certificate is no PEM"))?;
         let leaf = list.first().ok_or_else(|| odd("it has no certificate"))?;
         let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| odd("its certificate cannot be read"))?;
-        if leaf.tbs_certificate.subject_pki.raw != self.key.public_key().spki_der() {
+        if leaf.tbs_certificate.subject_pki.raw != self.key()?.public_key().spki_der() {
             return Err(odd("its certificate is for another key"));
         }
         Ok(hex::encode(leaf.tbs_certificate.raw_serial()))
     }
 }
 
-/// The key of this folder, if it is the one that the state goes with.
-fn open_key(settings: &Settings, dir: &StateDir, stored: &Stored) -> Result<Arc<dyn NodeKey>, Failure> {
+/// The key of this folder, if there is one; it is the one that the state goes with.
+fn open_key(
+    settings: &Settings,
+    dir: &StateDir,
+    stored: &Stored,
+) -> Result<Option<Arc<dyn NodeKey>>, Failure> {
     fit::check_kept(dir.path(), stored)?;
-    let key = key::load_or_create(dir, settings.tpm, &settings.tcti)?;
-    fit::check_same(dir.path(), stored, &*key)?;
+    let key = key::load(dir.path(), settings.tpm, &settings.tcti)?;
+    if let Some(key) = &key {
+        fit::check_same(dir.path(), stored, &**key)?;
+    }
     Ok(key)
 }
 

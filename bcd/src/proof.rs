@@ -41,7 +41,7 @@ impl Offer {
 /// # Errors
 /// The TPM does not do as it should.
 pub async fn offer(node: &mut Node) -> Result<Option<Offer>, Failure> {
-    let Some(key) = node.key.in_tpm().cloned() else { return Ok(None) };
+    let Some(key) = node.key()?.in_tpm().cloned() else { return Ok(None) };
     let found = match &node.found {
         Some(found) => Arc::clone(found),
         None => {
@@ -58,9 +58,10 @@ pub async fn offer(node: &mut Node) -> Result<Option<Offer>, Failure> {
 /// # Errors
 /// The key or the system's randomness fails.
 pub async fn request(node: &Node) -> Result<String, Failure> {
-    let (key, host) = (Arc::clone(&node.key), Arc::clone(&node.host));
+    let (key, host) = (node.key()?, Arc::clone(&node.host));
+    let is_in_tpm = key.in_tpm().is_some();
     let make = move || csr::make(&*key, &*host);
-    if node.key.in_tpm().is_some() { Ok(off_thread(make).await??) } else { Ok(make()?) }
+    if is_in_tpm { Ok(off_thread(make).await??) } else { Ok(make()?) }
 }
 
 /// A challenge to a machine that has offered no TPM.
@@ -73,7 +74,10 @@ pub(crate) fn without_end() -> Failure {
     Failure::new(Exit::Tpm, "the relay challenges the TPM again and again, and takes no answer")
 }
 
-async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+/// Work that blocks for as long as a TPM takes.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
     let failed = |error| Failure::new(Exit::Tpm, format!("the TPM's thread ended early: {error}"));
     tokio::task::spawn_blocking(work).await.map_err(failed)
 }

@@ -74,7 +74,7 @@ pub async fn attempt(node: &mut Node) -> Result<(), Failure> {
 
 /// Whether the relay wants to see the TPM, and there is one.
 fn asks_for_proof(node: &Node, failure: &Failure) -> bool {
-    failure.exit == Exit::Tpm && failure.code.is_some() && node.key.in_tpm().is_some()
+    failure.exit == Exit::Tpm && failure.code.is_some() && node.key().is_ok_and(|key| key.in_tpm().is_some())
 }
 
 async fn prepare(node: &mut Node) -> Result<String, Failure> {

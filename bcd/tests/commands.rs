@@ -110,7 +110,11 @@ fn every_way_to_be_short_of_something_has_its_code_and_label() {
     let pinned = [&["join", "--ca-pin", &pin], &relay[..]].concat();
     let (code, said) = fails(root, &pinned);
     assert!(code == 12 && said.contains("no join token"), "{said}");
-    let (code, said) = fails(root, &[&pinned[..], &["--tpm", "required"]].concat());
+    let token = root.join("token");
+    let id = shared::id::JoinTokenId::derive(&[1; 32]);
+    fs::write(&token, shared::token::JoinToken::mint(id, &[2; 32]).0.bearer().expose()).unwrap();
+    let token = token.to_str().unwrap();
+    let (code, said) = fails(root, &[&pinned[..], &["--tpm", "required", "--token-file", token]].concat());
     assert!(code == 20 && said.contains("tpm"), "{said}");
     let (code, _) = fails(root, &["join", "--no-such-flag"]);
     assert_eq!(code, 64);

@@ -1,10 +1,7 @@
 //! The join against a relay in this process: what it is sent, what is kept, and what a crash at any write leaves.
 
 use super::*;
-use crate::{
-    state::StateDir,
-    testing::{Call, Fault, Leaf, Machine, Relay, intermediate, root, token},
-};
+use crate::testing::{Call, Fault, Leaf, Machine, Relay, intermediate, root, token};
 use serde_json::Value;
 use shared::problem::{Code, Problem, Reason};
 
@@ -42,24 +39,27 @@ async fn a_machine_joins_and_keeps_what_it_was_given() {
 }
 
 #[tokio::test]
+async fn without_a_token_nothing_is_made_that_copies_of_an_image_would_share() {
+    let (relay, mut machine) = (Relay::start().await, Machine::new());
+    let given = std::mem::replace(&mut machine.token, Secret::new("no token".to_owned()));
+    let keys = ["node.key", "node.tpm"].map(|name| machine.folder.path().join("state").join(name));
+    let mut node = machine.node(&relay);
+    assert_eq!(fails(&mut node).await.exit, Exit::Token);
+    assert!(!keys.iter().any(|key| key.exists()));
+    drop(node);
+    machine.token = given;
+    attempt(&mut machine.node(&relay), identity()).await.unwrap();
+    assert!(keys.iter().any(|key| key.exists()));
+}
+
+#[tokio::test]
 async fn a_crash_at_any_write_leaves_a_machine_that_ends_with_one_certificate() {
     for writes in 0.. {
         let (relay, machine) = (Relay::start().await, Machine::new());
-        let settings = machine.settings(&relay);
         let died = {
-            // The key is written when the node opens, so it may die there too.
-            let dir = StateDir::open(&settings.state_dir).unwrap();
-            dir.writes_left.set(writes);
-            match crate::key::load_or_create(&dir, settings.tpm, &settings.tcti) {
-                Err(_) => true,
-                Ok(_) => {
-                    let left = dir.writes_left.get();
-                    drop(dir);
-                    let mut node = machine.node(&relay);
-                    node.dir.writes_left.set(left);
-                    attempt(&mut node, identity()).await.is_err()
-                }
-            }
+            let mut node = machine.node(&relay);
+            node.dir.writes_left.set(writes);
+            attempt(&mut node, identity()).await.is_err()
         };
         let mut node = machine.node(&relay);
         if node.enrolled().is_none() {
@@ -363,6 +363,7 @@ async fn a_certificate_for_another_key_is_not_taken() {
     attempt(&mut first, identity()).await.unwrap();
     let certificate = first.enrolled().unwrap().certificate.clone();
     let mut node = other.node(&relay);
+    node.make_key().await.unwrap();
     let issued = shared::api::node::Issued {
         node_id: first.enrolled().unwrap().node_id.clone(),
         generation: 1,

@@ -176,7 +176,9 @@ mod tests {
         node.finish(&Failure::new(Exit::Released, "released")).unwrap();
         drop(node);
         fs::remove_file(state.join(KEY)).unwrap();
-        open(&relay, &machine).unwrap();
+        let mut node = open(&relay, &machine).unwrap();
+        assert!(!state.join(KEY).exists(), "one that does not join leaves no key");
+        node.make_key().await.unwrap();
         assert!(state.join(KEY).exists());
     }
 }

@@ -86,8 +86,8 @@ impl TpmKey {
 
     /// The file to keep.
     #[must_use]
-    pub fn to_file(&self) -> Vec<u8> {
-        serde_json::to_vec_pretty(&*self.blob).unwrap_or_default()
+    pub fn to_file(&self) -> String {
+        serde_json::to_string_pretty(&*self.blob).unwrap_or_default()
     }
 
     /// The TPM that it is in.

@@ -83,7 +83,7 @@ fn a_key_signs_answers_for_every_endorsement_key_and_survives_a_power_cycle() {
     }
     let file = key.to_file();
     swtpm.restart();
-    let again = TpmKey::from_file(tpm(&swtpm), &file).unwrap();
+    let again = TpmKey::from_file(tpm(&swtpm), file.as_bytes()).unwrap();
     assert_eq!(again.public_key(), key.public_key());
     assert_signs(&again);
     assert_eq!(tpm(&swtpm).look().unwrap().report(), found.report());
@@ -119,7 +119,7 @@ fn a_challenge_for_another_key_place_or_tpm_is_not_answered() {
     // None of that has left anything behind.
     proven(&key, &found, &good).unwrap();
     // The key's blobs are worth nothing elsewhere.
-    let stolen = TpmKey::from_file(tpm(&other), &key.to_file()).unwrap();
+    let stolen = TpmKey::from_file(tpm(&other), key.to_file().as_bytes()).unwrap();
     assert!(matches!(stolen.sign(b"x"), Err(key::KeyError::Tpm(TpmError::KeyLost))));
 }
 
@@ -142,20 +142,20 @@ fn the_key_is_kept_in_the_folder_and_settings_do_not_move_it() {
     let dir = StateDir::open(folder.path()).unwrap();
     let tcti = Tcti::parse(&swtpm.tcti()).unwrap();
     dir.writes_left.set(0);
-    assert!(matches!(key::load_or_create(&dir, TpmMode::Auto, &tcti), Err(key::KeyError::State(_))));
+    assert!(matches!(key::load_or_make(&dir, TpmMode::Auto, &tcti), Err(key::KeyError::State(_))));
     dir.writes_left.set(usize::MAX);
-    let made = key::load_or_create(&dir, TpmMode::Auto, &tcti).unwrap();
+    let made = key::load_or_make(&dir, TpmMode::Auto, &tcti).unwrap();
     let path = folder.path().join(TPM_KEY);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(made.in_tpm().is_some() && !folder.path().join(KEY).exists());
     swtpm.stop();
     // The TPM is gone: the key is the same, it only does not sign, and no other one is made.
     for mode in [TpmMode::Auto, TpmMode::Required] {
-        let key = key::load_or_create(&dir, mode, &tcti).unwrap();
+        let key = key::load_or_make(&dir, mode, &tcti).unwrap();
         assert_eq!(key.public_key(), made.public_key());
         assert!(matches!(key.sign(b"x"), Err(key::KeyError::Tpm(TpmError::NoAnswer(_)))));
     }
-    assert!(matches!(key::load_or_create(&dir, TpmMode::Off, &tcti), Err(key::KeyError::InTpm(_))));
+    assert!(matches!(key::load_or_make(&dir, TpmMode::Off, &tcti), Err(key::KeyError::InTpm(_))));
     assert!(!folder.path().join(KEY).exists());
 }
 
@@ -170,13 +170,13 @@ fn where_no_key_is_yet_only_a_missing_tpm_means_a_file() {
         assert_eq!(Tpm::new(tcti.clone()).look().unwrap_err(), error);
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::open(folder.path()).unwrap();
-        assert!(key::load_or_create(&dir, TpmMode::Required, tcti).is_err());
-        assert!(key::load_or_create(&dir, TpmMode::Auto, tcti).unwrap().in_tpm().is_none());
+        assert!(key::load_or_make(&dir, TpmMode::Required, tcti).is_err());
+        assert!(key::load_or_make(&dir, TpmMode::Auto, tcti).unwrap().in_tpm().is_none());
     }
     swtpm.stop();
     let folder = tempfile::tempdir().unwrap();
     let dir = StateDir::open(folder.path()).unwrap();
-    let dead = key::load_or_create(&dir, TpmMode::Auto, &tpm12);
+    let dead = key::load_or_make(&dir, TpmMode::Auto, &tpm12);
     assert!(matches!(dead, Err(key::KeyError::Tpm(TpmError::NoAnswer(_)))));
     assert!(!folder.path().join(KEY).exists());
 }
@@ -305,7 +305,7 @@ fn a_device_works_as_a_server_does_and_a_second_client_waits_no_longer_than_its_
     drop(device);
     // The thread that was stuck goes on, and gives the turn back.
     second.run(Duration::from_secs(10), |_| Ok(())).unwrap();
-    assert_signs(&TpmKey::from_file(second, &key.to_file()).unwrap());
+    assert_signs(&TpmKey::from_file(second, key.to_file().as_bytes()).unwrap());
 }
 
 #[test]
