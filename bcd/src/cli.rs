@@ -19,7 +19,7 @@ use crate::{
     notify::Notifier,
     state::{self, StateDir, StateError},
     status::{self, Status},
-    token::Sources,
+    token::{CREDENTIALS, Sources},
     tpm::{self, Tpm},
 };
 use clap::{Args, Parser, Subcommand};
@@ -190,9 +190,10 @@ impl Flags {
     }
 
     fn settings(&self) -> Result<Settings, Failure> {
-        self.merged()
-            .and_then(|merged| Settings::parse(&merged))
-            .map_err(|error| Failure::new(Exit::Usage, error))
+        let parsed = self.merged().and_then(|merged| Settings::parse(&merged));
+        let mut settings = parsed.map_err(|error| Failure::new(Exit::Usage, error))?;
+        settings.places.credentials = variable(CREDENTIALS).map(PathBuf::from);
+        Ok(settings)
     }
 
     fn tokens(&self, settings: &Settings) -> Result<Sources, Failure> {

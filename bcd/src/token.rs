@@ -15,6 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Where systemd puts what it passes on (`systemd.exec(5)`).
+pub const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// The credential's name under systemd, also where a VM or BMC passes it as an SMBIOS OEM string.
 const CREDENTIAL: &str = "bcd.join-token";
 /// The most bytes that are read: a token, and more white space than anybody adds.
@@ -43,7 +45,7 @@ pub enum TokenError {
     )]
     Absent(String),
     /// A place cannot be read.
-    #[error("the join token in {place} cannot be read: {source}")]
+    #[error("the join token in {place} cannot be read: {source}{}", remedy(source))]
     Unreadable {
         /// Where.
         place: String,
@@ -58,6 +60,16 @@ pub enum TokenError {
         /// The rule it breaks.
         source: InvalidToken,
     },
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; the units run bcd as the user bcd: `chgrp bcd` and `chmod 640` the file, or put the token into \
+             /etc/credstore/bcd.join-token and restart bcd"
+        }
+        _ => "",
+    }
 }
 
 impl Sources {
@@ -75,7 +87,7 @@ impl Sources {
             .transpose()
             .map_err(|source| TokenError::Unreadable { place: "standard input".into(), source })?;
         Ok(Self {
-            credentials: variable("CREDENTIALS_DIRECTORY").map(PathBuf::from),
+            credentials: variable(CREDENTIALS).map(PathBuf::from),
             file: match setting {
                 Some(TokenFile::Path(path)) => Some(path.clone()),
                 _ => None,

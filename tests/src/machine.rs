@@ -104,7 +104,11 @@ mod tests {
     fn bcd_sees_the_machine_that_was_made() {
         let folder = tempfile::tempdir().unwrap();
         let machine = FakeMachine::new(folder.path(), 0x0102_0304);
-        let places = Places { dmi_dir: Some(machine.dmi.clone()), net_dir: Some(machine.net.clone()) };
+        let places = Places {
+            dmi_dir: Some(machine.dmi.clone()),
+            net_dir: Some(machine.net.clone()),
+            credentials: None,
+        };
         let seen = Report::gather_with(&places, Vec::new());
         assert_eq!(seen.product_uuid, Some(machine.product_uuid));
         assert_eq!(seen.serial, Some(machine.serial));

@@ -18,7 +18,7 @@ use std::{
 /// This host, as a machine sees it.
 pub const HOST: &str = "10.0.2.2";
 /// How long anything may take that a machine does: it is emulated, several at a time.
-const LONGEST: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// What a machine is.
 #[derive(Clone, Debug)]

@@ -186,7 +186,9 @@ mod slow {
     fn debs_install_on_the_next_debian() {
         let said = said("deb");
         for what in [
+            "a person's account is not made the service's",
             "bcd says what the machine is",
+            "bcd has its user",
             "relay has its user",
             "only root and the relay read its settings",
             "units are enabled",
@@ -200,6 +202,7 @@ mod slow {
     fn rpms_are_installed_upgraded_and_erased() {
         let said = said("rpm");
         for what in [
+            "a person's account is not made the service's",
             "presets are honoured",
             "all is as the package has it",
             "only root and the relay read its settings",

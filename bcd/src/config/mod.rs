@@ -174,7 +174,11 @@ impl Settings {
                 "-" => TokenFile::StandardInput,
                 path => TokenFile::Path(PathBuf::from(path)),
             }),
-            places: Places { dmi_dir: parser.path("dmi_dir"), net_dir: parser.path("net_dir") },
+            places: Places {
+                dmi_dir: parser.path("dmi_dir"),
+                net_dir: parser.path("net_dir"),
+                credentials: None,
+            },
             tpm: parser.with("tpm", parse_tpm).unwrap_or(TpmMode::Auto),
             tcti: parser.with("tcti", Tcti::parse).unwrap_or_default(),
             socket: parser.socket(&state_dir),

@@ -36,6 +36,8 @@ pub struct Places {
     pub dmi_dir: Option<PathBuf>,
     /// A folder like `/sys/class/net`.
     pub net_dir: Option<PathBuf>,
+    /// systemd's folder of credentials, where a unit that is not root's has the tables in.
+    pub credentials: Option<PathBuf>,
 }
 
 /// What `bcd identity` prints: the contract's fields, in its order.
@@ -95,7 +97,7 @@ impl Report {
         match &places.dmi_dir {
             Some(folder) => report.take_tables(folder),
             None => {
-                report.take_tables(Path::new(TABLES));
+                report.take_first_tables(&[Some(Path::new(TABLES)), places.credentials.as_deref()]);
                 report.take_decoded(Path::new(DMI_ID));
                 report.take_devicetree();
             }
@@ -114,6 +116,15 @@ impl Report {
             macs: self.macs.clone(),
             gpu_uuids: self.gpu_uuids.clone(),
             hostname: self.hostname.clone(),
+        }
+    }
+
+    /// The tables of the first folder where this user may read some.
+    fn take_first_tables(&mut self, folders: &[Option<&Path>]) {
+        for folder in folders.iter().flatten() {
+            if self.product_uuid_raw.is_none() {
+                self.take_tables(folder);
+            }
         }
     }
 
@@ -216,7 +227,11 @@ mod tests {
     }
 
     fn gather(dmi: &Path) -> Report {
-        let places = Places { dmi_dir: Some(dmi.to_owned()), net_dir: Some(PathBuf::from("/nonexistent")) };
+        let places = Places {
+            dmi_dir: Some(dmi.to_owned()),
+            net_dir: Some(PathBuf::from("/nonexistent")),
+            credentials: None,
+        };
         Report::gather_with(&places, Vec::new())
     }
 
@@ -238,6 +253,26 @@ mod tests {
             "placeholders": [],
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn tables_are_of_the_first_folder_that_has_some() {
+        let empty = tempfile::tempdir().unwrap();
+        let [given, other] = ["SN-1", "SN-2"].map(|serial| {
+            let mut table = b"\x01\x1b\0\x01\0\0\0\x01".to_vec();
+            table.extend([7; 16]);
+            table.extend(format!("\x06\0\0{serial}\0\0").into_bytes());
+            folder_with(include_bytes!("../../testdata/dmi/entry.64"), &table)
+        });
+        let serial = |folders: &[Option<&Path>]| {
+            let mut report = Report::default();
+            report.take_first_tables(folders);
+            report.serial
+        };
+        let (empty, given, other) = (Some(empty.path()), Some(given.path()), Some(other.path()));
+        assert_eq!(serial(&[empty, None, given, other]).as_deref(), Some("SN-1"));
+        assert_eq!(serial(&[other, given]).as_deref(), Some("SN-2"));
+        assert_eq!(serial(&[empty, None]), None);
     }
 
     #[test]

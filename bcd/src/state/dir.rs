@@ -3,6 +3,9 @@
 //! `state.json` is the one truth; `node.crt` and `ca.crt` are written out of it for others to use. Beside it are the key and,
 //! while a join waits for a person, the token whose use its request holds. Every write goes to a
 //! temporary file, fsync, rename, fsync of the folder, so that a crash leaves the old or the new and never half of one.
+//!
+//! The folder says whose the files are: where it is another user's, as the units' is, and root is at work in it, what root writes
+//! is that user's, and no link that this user has put there leads root elsewhere.
 //! A state of a higher version is refused and left as it is.
 
 use super::{State, Stored, VERSION};
@@ -11,12 +14,15 @@ use serde::Deserialize;
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 /// The most bytes of a file in the folder.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// A symbolic link in the folder is none of ours (`open(2)`, ELOOP).
+const NOT_THROUGH_LINKS: i32 = libc::O_NOFOLLOW;
 
 pub(super) const STATE: &str = "state.json";
 const LOCK: &str = "lock";
@@ -98,13 +104,7 @@ impl StateDir {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(path).map_err(io_error("cannot make", path))?;
         let lock = path.join(LOCK);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&lock)
-            .map_err(io_error("cannot open", &lock))?;
+        let file = open_lock(path, &lock).map_err(io_error("cannot open", &lock))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|_| StateError::Busy(path.to_owned()))?;
         let dir = Self {
@@ -280,7 +280,7 @@ pub fn volatile_filesystem(folder: &Path) -> Option<&'static str> {
 
 /// The bytes of a file; `None` if there is none.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    let file = match File::open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(NOT_THROUGH_LINKS).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error("cannot read", path)(error)),
@@ -295,6 +295,26 @@ fn unfinished(name: &str) -> String {
     format!(".{name}.new")
 }
 
+/// The lock, made if need be. One that is there is only opened: whoever put it there has it.
+fn open_lock(folder: &Path, path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600).custom_flags(NOT_THROUGH_LINKS);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => give_to_owner(folder, &file).map(|()| file),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// A file that has just been made is the folder's owner's, where that is another user and root is who made it.
+fn give_to_owner(folder: &Path, file: &File) -> io::Result<()> {
+    let (folder, made) = (fs::metadata(folder)?, file.metadata()?);
+    if made.uid() == 0 && folder.uid() != 0 {
+        std::os::unix::fs::fchown(file, Some(folder.uid()), Some(folder.gid()))?;
+    }
+    Ok(())
+}
+
 fn write_atomically(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
     let temporary = folder.join(unfinished(name));
     // Left over from a crash, perhaps with another mode.
@@ -303,7 +323,8 @@ fn write_atomically(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> io::R
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let written =
+        give_to_owner(folder, &file).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| fs::rename(&temporary, folder.join(name))) {
         drop(fs::remove_file(&temporary));
         return Err(error);

@@ -143,6 +143,43 @@ fn what_a_crash_cut_short_is_gone_at_the_next_start_and_after_a_reset() {
     assert!(!names().iter().any(|name| name.ends_with(".new")), "{:?}", names());
 }
 
+/// Only root can give files away: for anybody else there is nothing to show.
+#[test]
+fn what_root_writes_is_the_folders_owners() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let folder = tempfile::tempdir().unwrap();
+    if fs::metadata(folder.path()).unwrap().uid() != 0 {
+        return;
+    }
+    chown(folder.path(), Some(4711), Some(4712)).unwrap();
+    let dir = StateDir::open(folder.path()).unwrap();
+    dir.save(&Stored { state: State::Enrolled(enrolled()), ..Stored::default() }).unwrap();
+    dir.write(KEY, b"key", 0o600).unwrap();
+    for name in ["lock", STATE, KEY, CERTIFICATE, CA_BUNDLE] {
+        let file = fs::metadata(folder.path().join(name)).unwrap();
+        assert_eq!((file.uid(), file.gid()), (4711, 4712), "{name}");
+    }
+}
+
+#[test]
+fn a_link_in_the_folder_leads_nowhere() {
+    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = |name: &str| folder.path().join(name);
+    let (made, read) = (outside.path().join("made"), outside.path().join("read"));
+    std::os::unix::fs::symlink(&made, path("lock")).unwrap();
+    StateDir::open(folder.path()).unwrap_err();
+    assert!(!made.exists());
+    fs::remove_file(path("lock")).unwrap();
+    fs::write(&read, "{}").unwrap();
+    std::os::unix::fs::symlink(&read, path(STATE)).unwrap();
+    std::os::unix::fs::symlink(&made, path(".state.json.new")).unwrap();
+    let dir = StateDir::open(folder.path()).unwrap();
+    assert!(matches!(dir.load(), Err(StateError::Io { .. })));
+    dir.save(&Stored::default()).unwrap();
+    assert_eq!(fs::read(&read).unwrap(), b"{}");
+    assert!(!made.exists());
+}
+
 #[test]
 fn forgetting_keeps_the_key_only_if_asked() {
     let folder = tempfile::tempdir().unwrap();
