@@ -13,11 +13,11 @@ use crate::{
     },
     daemon,
     failure::{Exit, Failure},
-    host::System,
+    host::{Host as _, System},
     identity::Report,
     node::{self, Node},
     notify::Notifier,
-    state::{self, StateDir, StateError},
+    state::{self, Noted, StateDir, StateError},
     status::{self, Status},
     token::{CREDENTIALS, Sources},
     tpm::{self, Tpm},
@@ -27,7 +27,7 @@ use clap_complete::Shell;
 use shared::terminal::{harmless_json, shown_lines};
 use std::{
     io::{self, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -222,21 +222,39 @@ pub fn main(cli: &Cli) -> Exit {
             {
                 tracing::debug!(%error, "the TPM's library may write to standard error");
             }
-            match command {
-                Command::Identity { json } => identity(&settings, *json),
-                Command::Join { wait } => on_runtime(join::run(&cli.flags, settings, *wait))?,
-                Command::Run => on_runtime(run(&cli.flags, settings))?,
-                Command::Status { ready: true, .. } => on_runtime(ready(&settings))?,
-                Command::Status { json, .. } => on_runtime(status(&settings, *json))?,
-                Command::Reset { keep_key } => reset(&settings, *keep_key),
-                Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => Ok(Exit::Done),
+            let state_dir = settings.state_dir.clone();
+            let done = with_settings(&cli.flags, command, settings);
+            if let (Command::Join { .. } | Command::Run, Err(failure)) = (command, &done) {
+                note(&state_dir, failure);
             }
+            done
         }),
     };
     result.unwrap_or_else(|failure| {
         let _ = writeln!(io::stderr(), "bcd: {}", shown_lines(&failure.to_string()));
         failure.exit
     })
+}
+
+fn with_settings(flags: &Flags, command: &Command, settings: Settings) -> Result<Exit, Failure> {
+    match command {
+        Command::Identity { json } => identity(&settings, *json),
+        Command::Join { wait } => on_runtime(join::run(flags, settings, *wait))?,
+        Command::Run => on_runtime(run(flags, settings))?,
+        Command::Status { ready: true, .. } => on_runtime(ready(&settings))?,
+        Command::Status { json, .. } => on_runtime(status(&settings, *json))?,
+        Command::Reset { keep_key } => reset(&settings, *keep_key),
+        Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => Ok(Exit::Done),
+    }
+}
+
+/// Writes down what ended this process, for `bcd status` after it.
+fn note(state_dir: &Path, failure: &Failure) {
+    let noted = Noted { message: failure.message.clone(), exit: failure.exit.code(), at: System.wall() };
+    if let Err(error) = state::note(state_dir, noted) {
+        // Most likely this is what it is about.
+        tracing::debug!(%error, "the failure is not written down");
+    }
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -320,12 +338,17 @@ async fn status(settings: &Settings, json: bool) -> Result<Exit, Failure> {
         None => {
             let stored = state::read(&settings.state_dir)?;
             match node::check(settings, &stored) {
-                Ok(()) => Status::of(&stored),
+                Ok(()) => Status::of(&stored).or_reason(|| hindrance(settings)),
                 Err(failure) => Status::of(&stored).without_key(failure),
             }
         }
     };
     if json { print_json(&status) } else { print(&status.to_text()) }
+}
+
+/// What keeps bcd from starting, as far as it shows without a start. What could not be written down is among it.
+fn hindrance(settings: &Settings) -> Option<String> {
+    state::locked(&settings.state_dir).or_else(|| settings::missing(settings).into_iter().next())
 }
 
 /// For probes, whose failures show what is printed.

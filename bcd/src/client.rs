@@ -44,15 +44,18 @@ const MAX_SECRETS_BYTES: usize = 10 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// No relay in the settings.
-    #[error("which relay? give --relay https://HOST:PORT")]
+    #[error("which relay? set relay = \"https://HOST:PORT\" in /etc/bcd/bcd.toml, or give --relay")]
     NoRelay,
     /// Nothing to recognise it by.
     #[error(
-        "bcd talks to no relay that it cannot recognise: give --ca-pin (see `relay ca pin`), --ca-file or --system-roots"
+        "bcd talks to no relay that it cannot recognise: set ca_pins = [\"sha256:…\"] (see `relay ca pin`), ca_file or system_roots \
+         in /etc/bcd/bcd.toml, or give --ca-pin, --ca-file or --system-roots"
     )]
     NoTrust,
     /// The file of CA certificates is no help.
-    #[error("the CA certificates in {0} cannot be used: {1}; give the relay's trust-bundle.pem by --ca-file")]
+    #[error(
+        "the CA certificates in {0} cannot be used: {1}; name the relay's trust-bundle.pem by ca_file in /etc/bcd/bcd.toml, or --ca-file"
+    )]
     CaFile(PathBuf, String),
     /// The other end is not our relay.
     #[error(transparent)]

@@ -6,6 +6,7 @@
 use crate::{
     config::Settings,
     failure::{Exit, Failure},
+    files,
     host::Host,
     node::Node,
     notify::Notifier,
@@ -13,6 +14,7 @@ use crate::{
     timer::wait_until,
     token::Sources,
 };
+use shared::access::Use;
 use std::{io, sync::Arc, time::Duration};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -26,13 +28,16 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(300);
 pub type Reload<'a> = dyn Fn() -> Result<(Settings, Sources), Failure> + 'a;
 
 /// Runs until SIGTERM, or until the state is final and the settings don't say to wait then.
-pub async fn run(node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
+pub async fn run(mut node: Node, notifier: Notifier, reload: &Reload<'_>) -> Exit {
     let host = Arc::clone(&node.host);
     let board =
         Arc::new(Board::new(Arc::clone(&host), Status::of(&node.stored), host.boot() + LONGEST_ATTEMPT));
     let (_served, mut signals) = match (open_status(&node, &board).await, Signals::new()) {
         (Ok(served), Ok(signals)) => (served, signals),
-        (Err(failure), _) => return report(&failure),
+        (Err(failure), _) => {
+            node.note(&failure);
+            return report(&failure);
+        }
         (_, Err(error)) => return report(&Failure::new(Exit::Transient, format!("no signals: {error}"))),
     };
     let notifier = Arc::new(notifier);
@@ -134,9 +139,14 @@ async fn open_status(node: &Node, board: &Arc<Board>) -> Result<Served, Failure>
     served.map_err(|error| {
         let path = settings.socket.as_deref().map_or("-".into(), |path| path.display().to_string());
         let port = settings.status_listen.map_or("-".into(), |address| address.to_string());
+        let remedy = settings.socket.as_deref().map(|path| files::remedy(path, Use::Keep, &error));
         Failure::new(
-            Exit::Transient,
-            format!("the status cannot be served (socket {path}, port {port}): {error}"),
+            // An address that is taken may be free again.
+            if files::is_lasting(&error) { Exit::Usage } else { Exit::Transient },
+            format!(
+                "the status cannot be served (socket {path}, port {port}): {error}{}",
+                remedy.unwrap_or_default()
+            ),
         )
     })
 }

@@ -3,15 +3,15 @@
 //! One table maps the relay's reasons to exit codes, one says which codes are final.
 
 use crate::{
-    client::CallError, csr::CsrError, key::KeyError, state::StateError, token::TokenError, tpm::TpmError,
-    trust::TrustError,
+    client::CallError, csr::CsrError, files, key::KeyError, state::StateError, token::TokenError,
+    tpm::TpmError, trust::TrustError,
 };
 use shared::{
     problem::{Code, Problem, Reason},
     terminal::shown_within,
     token::without_tokens,
 };
-use std::{fmt, io, time::Duration};
+use std::{fmt, time::Duration};
 
 /// The most characters of the relay's id of a request that are shown.
 const MAX_REQUEST_ID: usize = 64;
@@ -210,7 +210,7 @@ impl fmt::Display for Failure {
 impl From<StateError> for Failure {
     fn from(error: StateError) -> Self {
         let exit = match &error {
-            StateError::Io { source, .. } if is_lasting(source) => Exit::Usage,
+            StateError::Io { source, .. } if files::is_lasting(source) => Exit::Usage,
             StateError::Busy(_) | StateError::Io { .. } => Exit::Transient,
             StateError::Newer { .. } | StateError::Damaged(..) => Exit::Broken,
         };
@@ -218,17 +218,13 @@ impl From<StateError> for Failure {
     }
 }
 
-/// Whether a file stays out of reach until somebody changes a setting, a mode or the user that bcd runs as.
-pub(crate) fn is_lasting(error: &io::Error) -> bool {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-    matches!(error.kind(), NotADirectory | NotFound | PermissionDenied)
-}
-
 impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::State(error) => error.into(),
-            KeyError::Tpm(_) | KeyError::InFile(_) | KeyError::InTpm(_) => Self::new(Exit::Tpm, error),
+            KeyError::Tpm(_) => Self::new(Exit::Tpm, error),
+            // The setting contradicts the key that is there, and neither changes by itself.
+            KeyError::InFile(_) | KeyError::InTpm(_) => Self::new(Exit::Usage, error),
             KeyError::Damaged(_) => Self::new(Exit::Broken, error),
             KeyError::Crypto(_) => Self::new(Exit::Transient, error),
         }
@@ -240,6 +236,8 @@ impl From<TokenError> for Failure {
         let exit = match &error {
             // It may still come: a file, a credential.
             TokenError::Absent(_) | TokenError::Malformed { .. } => Exit::Token,
+            // So may one that is another's file, or no text: the file is read anew at each attempt.
+            TokenError::Unreadable { source, .. } if files::is_lasting(source) => Exit::Token,
             TokenError::Unreadable { .. } => Exit::Transient,
         };
         Self::new(exit, error)
@@ -265,6 +263,7 @@ impl From<TpmError> for Failure {
 mod tests {
     use super::*;
     use shared::problem::FieldError;
+    use std::io;
 
     #[test]
     fn codes_are_the_documented_ones() {
@@ -366,7 +365,20 @@ mod tests {
         };
         assert_eq!(failed(io::ErrorKind::PermissionDenied), Exit::Usage);
         assert_eq!(failed(io::ErrorKind::NotFound), Exit::Usage);
+        assert_eq!(failed(io::ErrorKind::ReadOnlyFilesystem), Exit::Usage);
+        assert_eq!(failed(io::ErrorKind::InvalidInput), Exit::Usage);
         assert_eq!(failed(io::ErrorKind::StorageFull), Exit::Transient);
+        for error in [KeyError::InFile("/k".into()), KeyError::InTpm("/k".into())] {
+            assert_eq!(Failure::from(error).exit, Exit::Usage);
+        }
+        let token = |kind: io::ErrorKind| {
+            Failure::from(TokenError::Unreadable { place: "/t".into(), source: kind.into() }).exit
+        };
+        for kind in [io::ErrorKind::InvalidData, io::ErrorKind::InvalidInput, io::ErrorKind::PermissionDenied]
+        {
+            assert_eq!(token(kind), Exit::Token, "{kind}");
+        }
+        assert_eq!(token(io::ErrorKind::Interrupted), Exit::Transient);
         let error = CallError::CaFile("/nope".into(), "No such file or directory".into());
         assert_eq!(Failure::of_call(&error, false).exit, Exit::Usage);
     }

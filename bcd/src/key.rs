@@ -55,14 +55,16 @@ pub enum KeyError {
     Tpm(#[from] TpmError),
     /// The settings want a TPM, and the machine has a key already.
     #[error(
-        "tpm = \"required\" cannot be met: this machine's key is in {0}; `bcd reset`, then join with a fresh token, or set \
-         tpm to auto"
+        "tpm = \"required\" cannot be met: this machine's key is in {0}; set tpm = \"auto\" in /etc/bcd/bcd.toml (or --tpm), or \
+         `bcd reset` and join with a fresh token, which needs the right to reclaim (`relay join-tokens create --allow-reclaim`) \
+         because the relay knows this machine by its old key"
     )]
     InFile(PathBuf),
     /// The settings want no TPM, and the key is in one.
     #[error(
-        "tpm = \"off\" cannot be met: this machine's key is in its TPM ({0}); set tpm to auto, or `bcd reset` and join with \
-         a fresh token"
+        "tpm = \"off\" cannot be met: this machine's key is in its TPM ({0}); set tpm = \"auto\" in /etc/bcd/bcd.toml (or --tpm), \
+         or `bcd reset` and join with a fresh token, which needs the right to reclaim (`relay join-tokens create \
+         --allow-reclaim`) because the relay knows this machine by its old key"
     )]
     InTpm(PathBuf),
     /// The file is there and is no key.

@@ -13,6 +13,7 @@ pub mod config;
 pub mod csr;
 pub mod daemon;
 pub mod failure;
+pub mod files;
 pub mod heartbeat;
 pub mod host;
 pub mod identity;

@@ -10,9 +10,13 @@ pub enum Kind {
     Key,
     /// The state's folder: whoever may write there can put another state or key in the place of ours.
     Folder,
-    /// The join token. That others may read it is not said: a Kubernetes Secret is mounted 0644 and a systemd credential
-    /// 0440, each where nobody else is. Whoever may write it chooses the pool that this machine joins.
-    Token,
+    /// The join token. Whoever may read it may join in this machine's place, and whoever may write it chooses its pool. In
+    /// memory that others may read it is not said: a Kubernetes Secret is mounted there as 0644 and a systemd credential as
+    /// 0440, each where nobody else is.
+    Token {
+        /// Whether it is in memory, and not on a disk.
+        in_memory: bool,
+    },
 }
 
 impl Kind {
@@ -25,7 +29,12 @@ impl Kind {
                 "chmod 600; if somebody may have, `bcd reset` and join with a fresh token",
             ),
             Self::Folder => (0o022, "others may put files of theirs into", "chmod 700"),
-            Self::Token => (0o002, "everybody may put another join token into", "chmod o-w"),
+            Self::Token { in_memory: true } => {
+                (0o002, "everybody may put another join token into", "chmod o-w")
+            }
+            Self::Token { in_memory: false } => {
+                (0o006, "everybody may read, or exchange, the join token in", "chmod 600")
+            }
         }
     }
 
@@ -70,16 +79,19 @@ mod tests {
             let text = said(Kind::Key, &file, mode).unwrap();
             assert!(text.contains(&format!("(mode {mode:04o}): chmod 600")), "{text}");
         }
+        let (secret, on_disk) = (Kind::Token { in_memory: true }, Kind::Token { in_memory: false });
         for mode in [0o400, 0o440, 0o600, 0o644, 0o660] {
-            assert_eq!(said(Kind::Token, &file, mode), None, "{mode:o}");
+            assert_eq!(said(secret, &file, mode), None, "{mode:o}");
+            assert_eq!(said(on_disk, &file, mode).is_some(), mode == 0o644, "{mode:o}");
         }
         for mode in [0o666, 0o602] {
-            assert!(said(Kind::Token, &file, mode).unwrap().contains("chmod o-w"), "{mode:o}");
+            assert!(said(secret, &file, mode).unwrap().contains("chmod o-w"), "{mode:o}");
+            assert!(said(on_disk, &file, mode).unwrap().contains("chmod 600"), "{mode:o}");
         }
         for (mode, is_said) in [(0o777, true), (0o770, true), (0o755, false), (0o700, false)] {
             assert_eq!(said(Kind::Folder, folder.path(), mode).is_some(), is_said, "{mode:o}");
         }
-        assert_eq!(warning_of(Kind::Token, Path::new("/dev/zero")), None);
+        assert_eq!(warning_of(secret, Path::new("/dev/zero")), None);
         assert_eq!(warning_of(Kind::Key, Path::new("/nonexistent")), None);
     }
 }

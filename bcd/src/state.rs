@@ -2,7 +2,10 @@
 
 mod dir;
 
-pub use dir::{CA_BUNDLE, CERTIFICATE, KEY, StateDir, StateError, TOKEN, TPM_KEY, read, volatile_filesystem};
+pub use dir::{
+    CA_BUNDLE, CERTIFICATE, IN_MEMORY, KEY, StateDir, StateError, TOKEN, TPM_KEY, locked, note, read,
+    volatile_filesystem,
+};
 pub(crate) use dir::{damaged, has_key, read_file};
 
 use serde::{Deserialize, Serialize};

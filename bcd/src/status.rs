@@ -82,6 +82,13 @@ impl Status {
             State::Final(over) => (Some(over.message.clone()), after(over)),
         };
         let noted = stored.last_failure.as_ref();
+        let next = match noted.map(|noted| Exit::from_final(noted.exit).code() == noted.exit) {
+            // bcd has ended by it, and a service manager leaves it down.
+            Some(true) if reason.is_none() => {
+                "put right what the reason says, then start bcd again".to_owned()
+            }
+            _ => next,
+        };
         let reason = reason.or_else(|| noted.map(|noted| format!("{} (tried {})", noted.message, noted.at)));
         let node = match &stored.state {
             State::Enrolled(node) => Some(node),
@@ -105,6 +112,21 @@ impl Status {
     pub fn without_key(self, failure: Failure) -> Self {
         let next = "what the reason says; before that every start of bcd ends with it".to_owned();
         Self { reason: Some(failure.message), next, ..self }
+    }
+
+    /// The same, with what keeps bcd from starting where nothing else was said of why it does not run.
+    #[must_use]
+    pub fn or_reason(self, hindrance: impl FnOnce() -> Option<String>) -> Self {
+        match self.reason {
+            Some(_) => self,
+            None => match hindrance() {
+                None => self,
+                reason => {
+                    let next = "put right what the reason says, then start bcd again".to_owned();
+                    Self { reason, next, ..self }
+                }
+            },
+        }
     }
 
     /// In a line, for a probe of a machine that is not ready.
@@ -370,6 +392,17 @@ mod tests {
             Stored { state: State::Enrolled(enrolled()), last_failure: Some(noted), ..Stored::default() };
         let reason = Status::of(&joined).reason.unwrap();
         assert!(reason.starts_with("no such token (tried 1970-"), "{reason}");
+        let lacking = |exit: u8| {
+            let noted = crate::state::Noted { message: "x".into(), exit, at: Timestamp::from_seconds(0) };
+            Status::of(&Stored { last_failure: Some(noted), ..Stored::default() }).next
+        };
+        assert!(lacking(64).contains("put right") && !lacking(20).contains("put right"));
+        let hindered = Status::of(&Stored::default()).or_reason(|| Some("no relay".into()));
+        assert_eq!(hindered.reason.as_deref(), Some("no relay"));
+        assert!(hindered.next.contains("put right"));
+        assert!(
+            Status::of(&joined).or_reason(|| Some("no relay".into())).reason.unwrap().starts_with("no such")
+        );
         let over = |exit: Exit| {
             let node = Some(Box::new(enrolled()));
             let since = Timestamp::from_seconds(0);

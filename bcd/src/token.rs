@@ -3,14 +3,14 @@
 
 use crate::{
     config::{TokenFile, fragment::TOKEN_VARIABLE},
-    modes,
+    files, modes, state,
 };
 use shared::{
+    access::Use,
     secret::Secret,
     token::{InvalidToken, JoinToken, MAX_LENGTH},
 };
 use std::{
-    fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -40,12 +40,15 @@ pub struct Sources {
 pub enum TokenError {
     /// No place has one.
     #[error(
-        "there is no join token; give one as credential bcd.join-token, by --token-file, on standard input \
-         (--token-file -) or in BCD_JOIN_TOKEN (looked at: {0})"
+        "there is no join token; give one as credential bcd.join-token, in the file that token_file names (in \
+         /etc/bcd/bcd.toml; or --token-file), on standard input (--token-file -) or in BCD_JOIN_TOKEN (looked at: {0})"
     )]
     Absent(String),
     /// A place cannot be read.
-    #[error("the join token in {place} cannot be read: {source}{}", remedy(source))]
+    #[error(
+        "the join token in {place} cannot be read: {source}{}",
+        files::remedy(Path::new(place), Use::Keep, source)
+    )]
     Unreadable {
         /// Where.
         place: String,
@@ -60,16 +63,6 @@ pub enum TokenError {
         /// The rule it breaks.
         source: InvalidToken,
     },
-}
-
-fn remedy(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::PermissionDenied => {
-            "; the units run bcd as the user bcd: `chgrp bcd` and `chmod 640` the file, or put the token into \
-             /etc/credstore/bcd.join-token and restart bcd"
-        }
-        _ => "",
-    }
 }
 
 impl Sources {
@@ -131,8 +124,9 @@ fn parse(text: &Secret, place: String) -> Result<JoinToken, TokenError> {
 }
 
 fn read_file(path: &Path) -> io::Result<Secret> {
-    let text = read_bounded(File::open(path)?)?;
-    modes::warn_if_open(modes::Kind::Token, path);
+    let text = read_bounded(files::open(path)?)?;
+    let in_memory = state::volatile_filesystem(path) == Some(state::IN_MEMORY);
+    modes::warn_if_open(modes::Kind::Token { in_memory }, path);
     Ok(text)
 }
 
@@ -187,6 +181,9 @@ mod tests {
         }
         std::fs::write(&file, [0xff, 0xfe]).unwrap();
         assert!(id(&sources).unwrap_err().contains("cannot be read"));
+        std::fs::remove_file(&file).unwrap();
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert!(id(&sources).unwrap_err().contains("it is a FIFO"), "and is not waited for");
     }
 
     #[test]

@@ -158,3 +158,134 @@ fn status_and_reset_work_without_a_daemon() {
     let (code, said) = fails(root.path(), &["status"]);
     assert!(code == 1 && said.contains("version 9"), "{said}");
 }
+
+/// What `bcd status` says: state, reason, next.
+fn told(root: &Path, more: &[&str]) -> (String, String, String) {
+    let output = bcd(root, &[&["status", "--json"], more].concat());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let part = |name: &str| json.get(name).and_then(|part| part.as_str()).unwrap_or_default().to_owned();
+    (part("state"), part("reason"), part("next"))
+}
+
+#[test]
+fn whatever_ended_it_is_said_by_status() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let (state, reason, next) = told(root, &[]);
+    assert!(
+        state == "new" && reason.contains("which relay?") && next.contains("put right"),
+        "{reason}; {next}"
+    );
+    let pin = format!("sha256:{}", "00".repeat(32));
+    let settings =
+        format!("relay = 'https://127.0.0.1:9'\nca_pins = ['{pin}']\ntcti = 'device:/nonexistent'\n");
+    for (more, code, said) in [
+        ("ca_file = '/nonexistent.pem'\n", 64, "/nonexistent.pem"),
+        ("tpm = 'required'\n", 20, "/nonexistent does not exist"),
+        ("token_file = '/nonexistent.token'\n", 12, "/nonexistent.token"),
+        ("socket = '/nonexistent/bcd.sock'\n", 64, "/nonexistent/bcd.sock"),
+    ] {
+        let text = if code == 64 && more.starts_with("ca_file") {
+            format!("relay = 'https://127.0.0.1:9'\n{more}")
+        } else {
+            format!("{settings}{more}")
+        };
+        write(root, "etc/bcd/bcd.toml", text.as_bytes());
+        let command = if more.starts_with("token") { "join" } else { "run" };
+        let (ended, stderr) = fails(root, &[command]);
+        assert!(ended == code && stderr.contains(said), "{more}: {ended} {stderr}");
+        let (_, reason, next) = told(root, &[]);
+        assert!(reason.contains(said) && reason.contains("(tried "), "{more}: {reason}");
+        assert_eq!(next.contains("put right"), code == 64, "{more}: {next}");
+    }
+}
+
+#[test]
+fn a_setting_that_contradicts_the_key_is_final() {
+    let root = tempfile::tempdir().unwrap();
+    let pin = format!("sha256:{}", "00".repeat(32));
+    let with = |tpm: &'static str| {
+        ["join", "--relay", "https://127.0.0.1:9", "--ca-pin", &pin, "--tpm", tpm].map(str::to_owned)
+    };
+    let run = |tpm: &'static str| {
+        let words = with(tpm);
+        fails(root.path(), &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(run("off").0, 12, "the key is made, and there is no token");
+    let (code, said) = run("required");
+    assert!(code == 64 && said.contains("(final"), "{code} {said}");
+    for part in ["node.key", "tpm = \"auto\"", "bcd reset", "--allow-reclaim"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (_, reason, _) = told(root.path(), &["--tpm", "required"]);
+    assert!(reason.contains("cannot be met"), "{reason}");
+}
+
+#[test]
+fn what_is_no_token_and_no_file_is_said_by_the_code_of_a_wrong_token() {
+    let root = tempfile::tempdir().unwrap();
+    let pin = format!("sha256:{}", "00".repeat(32));
+    let token = root.path().join("token");
+    let join = || {
+        let file = token.display().to_string();
+        fails(
+            root.path(),
+            &["join", "--relay", "https://127.0.0.1:9", "--ca-pin", &pin, "--token-file", &file],
+        )
+    };
+    fs::write(&token, [0xff, 0xfe, 0x00]).unwrap();
+    let (code, said) = join();
+    assert!(code == 12 && said.contains(token.to_str().unwrap()), "{code} {said}");
+    fs::remove_file(&token).unwrap();
+    nix::unistd::mkfifo(&token, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (code, said) = join();
+    assert!(code == 12 && said.contains("it is a FIFO"), "{code} {said}");
+    fs::remove_file(&token).unwrap();
+    fs::create_dir(&token).unwrap();
+    let (code, said) = join();
+    assert!(code == 12 && said.contains("it is a folder"), "{code} {said}");
+}
+
+/// As bcd.service has it: a user without any privilege over the files of others.
+#[test]
+fn a_state_of_another_user_is_final_and_named_with_owner_mode_and_remedy() {
+    use std::os::unix::{
+        fs::{PermissionsExt as _, chown},
+        process::CommandExt as _,
+    };
+    const NOBODY: u32 = 65_534;
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = root.path().join("program");
+    fs::copy(env!("CARGO_BIN_EXE_bcd"), &program).unwrap();
+    let state = root.path().join("state");
+    fs::create_dir(&state).unwrap();
+    write(root.path(), "state/state.json", br#"{"version":1,"state":"new"}"#);
+    let state_file = state.join("state.json");
+    for path in [&state, &state_file] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let join = || {
+        let mut command = Command::new(&program);
+        command.args(["join", "--relay", "https://127.0.0.1:9", "--system-roots", "--state-dir"]).arg(&state);
+        command.arg("--config-root").arg(root.path()).env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
+        let output = command.output().unwrap();
+        (output.status.code().unwrap(), text(&output.stderr))
+    };
+    for (folder, file, at) in [(0, 0, &state), (NOBODY, 0, &state_file)] {
+        chown(&state, Some(folder), Some(folder)).unwrap();
+        chown(&state_file, Some(file), Some(file)).unwrap();
+        let (code, said) = join();
+        assert!(code == 64 && said.contains("(final"), "{code} {said}");
+        let found = format!("{} is of root:root, mode 0700, and nobody:nogroup asks", at.display());
+        assert!(said.contains(&found), "{said}");
+    }
+    // The other way round: for root as a service, whose look nothing stops.
+    chown(&state_file, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(&state, Some(0), Some(0)).unwrap();
+    let (_, reason, _) = told(root.path(), &[]);
+    assert!(reason.contains(&format!("chown root:root {}", state_file.display())), "{reason}");
+}

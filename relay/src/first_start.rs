@@ -3,11 +3,11 @@
 
 use crate::{
     ca::{self, CaRecord, Roots, TrustDomain},
-    config::Settings,
+    config::{RelayUrl, Settings},
     facts::PoolFacts,
     fault::Fault,
     random::Random,
-    seal::{KeyRing, MasterKey},
+    seal::{KeyRing, MasterKey, MasterKeyError},
     store::{
         Store, Tx, authorities,
         meta::{self, Name},
@@ -76,6 +76,50 @@ pub fn same_trust_domain(told: Option<&TrustDomain>, kept: &TrustDomain) -> Resu
     }
 }
 
+/// The settings say no url any more, and the store was served by one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "these settings have no url, and the relay of this store was reached at {kept}: without it its certificate would not hold \
+     there; set url = \"{kept}\", or where it is reached from now on, in /etc/relay/relay.toml (or --url). Were the settings lost? \
+     An rpm that is removed leaves them as /etc/relay/relay.toml.rpmsave"
+)]
+pub struct LostUrl {
+    kept: String,
+}
+
+/// Whether what was told of the url goes with what the store has kept of it: another one may be told at any time, but none
+/// only where there never was one. Pure.
+///
+/// # Errors
+/// None is told, and there was one.
+pub fn same_url(told: Option<&RelayUrl>, kept: Option<String>) -> Result<(), LostUrl> {
+    match (told, kept) {
+        (None, Some(kept)) => Err(LostUrl { kept }),
+        _ => Ok(()),
+    }
+}
+
+/// The address that the relay of this store was last told.
+///
+/// # Errors
+/// The store's.
+pub async fn kept_url(store: &Store) -> Result<Option<String>, Fault> {
+    Ok(store.read("url", (), |tx, ()| Box::pin(meta::find(tx, Name::Url))).await?)
+}
+
+/// Judges the url that was told by the one that was kept, and keeps it.
+///
+/// # Errors
+/// The store's; it was lost.
+pub async fn keep_url(store: &Store, told: Option<&RelayUrl>) -> Result<(), Fault> {
+    let kept = kept_url(store).await?;
+    same_url(told, kept.clone()).map_err(Fault::internal("finding the address of this relay"))?;
+    if let Some(told) = told.map(ToString::to_string).filter(|told| Some(told) != kept.as_ref()) {
+        store.transact("url", told, |tx, told| Box::pin(meta::put(tx, Name::Url, told))).await?;
+    }
+    Ok(())
+}
+
 /// Whether the store has no installation yet.
 ///
 /// # Errors
@@ -108,7 +152,10 @@ pub async fn drawn(
 /// The store's; the key can't be read or made.
 pub async fn master_key(settings: &Settings, store: &Store, random: &Random) -> Result<KeyRing, Fault> {
     let path = &settings.master_key_file;
-    let missing = !path.try_exists().map_err(Fault::internal("looking for the master key"))?;
+    let missing = !path
+        .try_exists()
+        .map_err(|source| MasterKeyError::Read { path: path.clone(), source })
+        .map_err(Fault::internal("looking for the master key"))?;
     let key = if missing && is_empty(store).await? {
         MasterKey::create(path, random)
     } else {
@@ -201,5 +248,16 @@ mod tests {
         assert_eq!(same_trust_domain(Some(&kept), &kept), Ok(()));
         let refused = same_trust_domain(Some(&domain("other.example")), &kept).unwrap_err().to_string();
         assert!(refused.contains("relay.example") && refused.contains("other.example"), "{refused}");
+    }
+
+    #[test]
+    fn a_url_may_change_and_not_be_lost() {
+        let told: RelayUrl = "https://new.example:8443".parse().unwrap();
+        let kept = || Some("https://old.example".to_owned());
+        assert_eq!(same_url(None, None), Ok(()));
+        assert_eq!(same_url(Some(&told), None), Ok(()));
+        assert_eq!(same_url(Some(&told), kept()), Ok(()));
+        let lost = same_url(None, kept()).unwrap_err().to_string();
+        assert!(lost.contains("set url = \"https://old.example\"") && lost.contains("rpmsave"), "{lost}");
     }
 }

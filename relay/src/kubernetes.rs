@@ -5,6 +5,7 @@
 //! names the reason: its text may quote what was sent, and its body is the Secret.
 
 use crate::{
+    access,
     config::ClusterSecret,
     trusting::{TrustError, trusting},
 };
@@ -14,7 +15,6 @@ use serde_json::{Map, Value, json};
 use shared::secret::Secret;
 use std::{
     error::Error,
-    fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -231,7 +231,7 @@ fn token(account: &Path) -> Result<Secret, ClusterError> {
 
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ClusterError> {
     let mut bytes = Zeroizing::new(Vec::new());
-    File::open(path)
+    access::open(path)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|source| ClusterError::Read { path: path.to_owned(), source })?;
     if bytes.len() as u64 > MAX_FILE_BYTES {

@@ -4,6 +4,7 @@
 //! `server` is the one place where everything is wired.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod api;
 pub mod audit;
 pub mod auth;

@@ -13,7 +13,7 @@ mod tests;
 
 pub use carried::CarriedError;
 pub use chain::{ChainKey, LINK_BYTES};
-pub use master::{MasterKey, MasterKeyError};
+pub use master::{CREDENTIAL, MasterKey, MasterKeyError};
 
 use crate::random::Random;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

@@ -168,7 +168,7 @@ impl Relay {
 
 /// The data directory, and the lock that says that this relay has it.
 fn claim(directory: &Path) -> Result<File, ServeError> {
-    files::directory(directory).map_err(ServeError::file("making", directory))?;
+    files::directory(directory).map_err(ServeError::folder("making", directory))?;
     let path = directory.join("lock");
     let lock = File::options()
         .create(true)
@@ -178,7 +178,7 @@ fn claim(directory: &Path) -> Result<File, ServeError> {
         .map_err(ServeError::file("opening", &path))?;
     lock.try_lock().map_err(|error| match error {
         std::fs::TryLockError::WouldBlock => ServeError::Locked { path: directory.to_owned() },
-        std::fs::TryLockError::Error(source) => ServeError::File { operation: "locking", path, source },
+        std::fs::TryLockError::Error(source) => ServeError::file("locking", &path)(source),
     })?;
     let stale = directory.join("listen");
     match std::fs::remove_file(&stale) {
@@ -216,6 +216,7 @@ async fn installation(
     };
     first_start::same_trust_domain(named, &installation.trust_domain)
         .map_err(Fault::internal("taking a trust domain"))?;
+    first_start::keep_url(store, told.settings.url.as_ref()).await?;
     Ok(installation)
 }
 

@@ -4,6 +4,7 @@
 //! arguments. It knows nothing of HTTP, of a database or of a TPM device.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod api;
 pub mod base32;
 pub mod binary;

@@ -51,7 +51,7 @@ fn warn(text: &str) {
 }
 
 /// What is valid and still not enough to talk to a relay.
-fn missing(settings: &Settings) -> Vec<String> {
+pub(super) fn missing(settings: &Settings) -> Vec<String> {
     let relay = settings.relay.is_none().then(|| CallError::NoRelay.to_string());
     let trust = match &settings.trust {
         None => Some(CallError::NoTrust.to_string()),

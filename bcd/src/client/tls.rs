@@ -3,6 +3,7 @@
 use super::CallError;
 use crate::{
     config::TrustSettings,
+    files,
     host::{Host, RelayClock},
     trust::{Anchors, Policy, RelayVerifier},
 };
@@ -12,12 +13,8 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
     sign::SingleCertAndKey,
 };
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-};
+use shared::access::Use;
+use std::{io, path::Path, sync::Arc};
 use tokio_rustls::TlsConnector;
 
 /// The most bytes of a file of CA certificates.
@@ -77,9 +74,8 @@ pub(crate) fn check_trust(trust: &TrustSettings) -> Result<(), CallError> {
 
 fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CallError> {
     let failed = |error: String| CallError::CaFile(path.to_owned(), error);
-    let mut pem = Vec::new();
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    file.take(MAX_CA_BYTES).read_to_end(&mut pem).map_err(|error| failed(error.to_string()))?;
+    let pem = files::read(path, MAX_CA_BYTES)
+        .map_err(|error| failed(format!("{error}{}", files::remedy(path, Use::Read, &error))))?;
     match certificates(&pem) {
         Ok(list) if list.is_empty() => Err(failed("there is no PEM block CERTIFICATE".into())),
         Ok(list) => Ok(list),

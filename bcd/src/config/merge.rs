@@ -1,11 +1,12 @@
 //! Stage two of the settings: the fragments laid over each other, each value with the source that had the last word.
 
 use super::fragment::{Fragment, KEYS, Key, Origin, Value};
+use crate::files;
+use shared::access::Use;
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    fs::File,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -74,7 +75,8 @@ pub fn read_files(root: &Path) -> Result<Vec<Fragment>, Vec<String>> {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => {
-                problems.push(format!("{}: cannot be read: {error}", path.display()));
+                let remedy = files::remedy(&path, Use::Read, &error);
+                problems.push(format!("{}: cannot be read: {error}{remedy}", path.display()));
                 continue;
             }
         };
@@ -103,12 +105,9 @@ fn files(root: &Path) -> Vec<PathBuf> {
 }
 
 fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_FILE_BYTES {
-        return Err(io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes")));
-    }
-    Ok(text)
+    let text = String::from_utf8(files::read(path, MAX_FILE_BYTES)?);
+    // Not the error itself, which holds the bytes.
+    text.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
 }
 
 #[cfg(test)]
@@ -163,5 +162,18 @@ mod tests {
         let problems = read_files(root.path()).unwrap_err();
         assert_eq!(problems.len(), 3, "{problems:?}");
         assert_eq!(read_files(&root.path().join("nowhere")).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_no_file_of_settings_is_said_and_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "etc/bcd/bcd.toml.d/x.toml/y", "");
+        nix::unistd::mkfifo(&root.path().join("etc/bcd/bcd.toml"), nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let problems = read_files(root.path()).unwrap_err();
+        assert!(problems[0].ends_with("etc/bcd/bcd.toml: cannot be read: it is a FIFO, and must be a file"));
+        assert!(
+            problems[1].ends_with("x.toml: cannot be read: it is a folder, and must be a file"),
+            "{problems:?}"
+        );
     }
 }

@@ -8,21 +8,20 @@
 //! is that user's, and no link that this user has put there leads root elsewhere.
 //! A state of a higher version is refused and left as it is.
 
-use super::{State, Stored, VERSION};
+use super::{Noted, State, Stored, VERSION};
+use crate::files;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Deserialize;
+use shared::access::Use;
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 /// The most bytes of a file in the folder.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
-
-/// A symbolic link in the folder is none of ours (`open(2)`, ELOOP).
-const NOT_THROUGH_LINKS: i32 = libc::O_NOFOLLOW;
 
 pub(super) const STATE: &str = "state.json";
 const LOCK: &str = "lock";
@@ -43,7 +42,7 @@ pub enum StateError {
     /// Another bcd has it.
     #[error(
         "another bcd is at work in {0} (`bcd status` shows how far it is); stop it (systemctl stop bcd), or give another \
-         --state-dir"
+         folder (state_dir in /etc/bcd/bcd.toml, or --state-dir)"
     )]
     Busy(PathBuf),
     /// Written by a newer bcd.
@@ -60,7 +59,7 @@ pub enum StateError {
     #[error("{0} is damaged ({1}): `bcd reset --keep-key` begins anew with the same key")]
     Damaged(PathBuf, String),
     /// The folder or a file cannot be used.
-    #[error("{action} {path}: {source}{}", remedy(source))]
+    #[error("{action} {path}: {source}{}", remedy(path, source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -72,12 +71,18 @@ pub enum StateError {
 }
 
 /// What helps where the reason alone does not say it.
-fn remedy(source: &io::Error) -> &'static str {
+fn remedy(path: &Path, source: &io::Error) -> String {
+    let wants = if path.is_dir() || path.parent().is_some_and(|folder| !folder.is_dir()) {
+        Use::Folder
+    } else {
+        Use::Keep
+    };
     match source.kind() {
-        io::ErrorKind::PermissionDenied => "; run bcd as root, or as the user whose state directory it is",
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; give another --state-dir",
-        io::ErrorKind::StorageFull => "; make room on this disk",
-        _ => "",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "; give another folder (state_dir in /etc/bcd/bcd.toml, or --state-dir)".to_owned()
+        }
+        io::ErrorKind::StorageFull => "; make room on this disk".to_owned(),
+        _ => files::remedy(path, wants, source),
     }
 }
 
@@ -136,13 +141,17 @@ impl StateDir {
     /// # Errors
     /// A file can't be written; what was remembered before still is.
     pub fn save(&self, stored: &Stored) -> Result<(), StateError> {
+        self.write_state(stored)?;
+        self.export(stored)
+    }
+
+    fn write_state(&self, stored: &Stored) -> Result<(), StateError> {
         let text = serde_json::to_vec_pretty(stored).map_err(|error| StateError::Io {
             action: "cannot write",
             path: self.path.join(STATE),
             source: error.into(),
         })?;
-        self.write(STATE, &text, 0o600)?;
-        self.export(stored)
+        self.write(STATE, &text, 0o600)
     }
 
     /// The bytes of a file in the folder; `None` if there is none.
@@ -267,12 +276,39 @@ pub fn read(folder: &Path) -> Result<Stored, StateError> {
     serde_json::from_slice(&bytes).map_err(damaged)
 }
 
+/// Remembers in this folder why bcd came to nothing before it had its state; nothing else is changed. What is over, and what
+/// is noted already, is left as it is.
+///
+/// # Errors
+/// The state can't be read or written, or another bcd has it.
+pub fn note(folder: &Path, noted: Noted) -> Result<(), StateError> {
+    let dir = StateDir::open(folder)?;
+    let stored = dir.load()?;
+    let is_said = stored
+        .last_failure
+        .as_ref()
+        .is_some_and(|last| (last.exit, &last.message) == (noted.exit, &noted.message));
+    if is_said || matches!(stored.state, State::Final(_)) {
+        return Ok(());
+    }
+    dir.write_state(&Stored { last_failure: Some(noted), ..stored })
+}
+
+/// Whose file keeps bcd, as a service, from its state, if one does.
+#[must_use]
+pub fn locked(folder: &Path) -> Option<String> {
+    files::locked(folder, &[LOCK, STATE, TOKEN, CERTIFICATE, CA_BUNDLE, KEY, TPM_KEY])
+}
+
+/// The file system that is in memory.
+pub const IN_MEMORY: &str = "tmpfs";
+
 /// Whether the folder is lost with its container or at the next boot, and on what it is.
 #[must_use]
 pub fn volatile_filesystem(folder: &Path) -> Option<&'static str> {
     use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, statfs};
     match statfs(folder).ok()?.filesystem_type() {
-        TMPFS_MAGIC => Some("tmpfs"),
+        TMPFS_MAGIC => Some(IN_MEMORY),
         OVERLAYFS_SUPER_MAGIC => Some("an overlay"),
         _ => None,
     }
@@ -280,14 +316,11 @@ pub fn volatile_filesystem(folder: &Path) -> Option<&'static str> {
 
 /// The bytes of a file; `None` if there is none.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    let file = match OpenOptions::new().read(true).custom_flags(NOT_THROUGH_LINKS).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error("cannot read", path)(error)),
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(io_error("cannot read", path))?;
-    Ok(Some(bytes))
+    match files::read_own(path, MAX_FILE_BYTES) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("cannot read", path)(error)),
+    }
 }
 
 /// What a file is called until it is whole.
@@ -297,8 +330,11 @@ fn unfinished(name: &str) -> String {
 
 /// The lock, made if need be. One that is there is only opened: whoever put it there has it.
 fn open_lock(folder: &Path, path: &Path) -> io::Result<File> {
+    if let Ok(metadata) = fs::symlink_metadata(path) {
+        files::only_file(&metadata)?;
+    }
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o600).custom_flags(NOT_THROUGH_LINKS);
+    options.write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     match options.clone().create_new(true).open(path) {
         Ok(file) => give_to_owner(folder, &file).map(|()| file),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),

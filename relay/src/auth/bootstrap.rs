@@ -13,8 +13,9 @@ use super::{
     Principal,
     tokens::{self, Purpose},
 };
-use crate::{context::Context, fault::Fault, files, store::Tx};
+use crate::{access::FileError, context::Context, fault::Fault, files, store::Tx};
 use shared::{
+    access::Use,
     api::{
         access::AdminRole,
         tokens::{Labels, Rights, TokenType},
@@ -78,10 +79,15 @@ impl PairOfFiles {
             return Ok(());
         }
         let relay = &*self.relay;
-        files::directory(&self.directory).map_err(Fault::internal("making the bootstrap directory"))?;
+        let making = FileError::of("making", &self.directory, Use::Folder);
+        files::directory(&self.directory)
+            .map_err(making)
+            .map_err(Fault::internal("making the bootstrap directory"))?;
         let made = relay.store.transact("bootstrap", relay, |tx, relay| Box::pin(mint(tx, relay)));
         for (file, secret) in made.await? {
-            files::write(&self.directory.join(file), secret.expose().as_bytes(), files::SECRET)
+            let path = self.directory.join(file);
+            files::write(&path, secret.expose().as_bytes(), files::SECRET)
+                .map_err(FileError::of("writing", &path, Use::Keep))
                 .map_err(Fault::internal("writing a bootstrap credential"))?;
         }
         *self.issued.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);

@@ -3,6 +3,7 @@
 
 use super::{World, exit::Exit, local, terminal, tree::with_settings};
 use crate::{
+    access,
     audit::{
         sealer::HEAD_FILE,
         verify::{self, Whole},
@@ -11,7 +12,7 @@ use crate::{
     fault::chain,
 };
 use clap::{ArgMatches, Command};
-use std::{fs, io};
+use std::io;
 
 /// The group that it stands in, and its name there.
 pub(super) const NAME: (&str, &str) = ("audit", "verify");
@@ -83,11 +84,8 @@ async fn verified(settings: &Settings) -> Exit {
 /// The head that this relay noted beside the database, if it ever sealed.
 fn noted(settings: &Settings) -> io::Result<Option<String>> {
     let path = settings.data_dir.join(HEAD_FILE);
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.len() > MAX_HEAD_BYTES => {
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is no head"))
-        }
-        Ok(_) => fs::read_to_string(&path).map(Some),
+    match access::read_text(&path, MAX_HEAD_BYTES) {
+        Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }

@@ -9,6 +9,7 @@ use super::{
     tree::ids,
 };
 use crate::{
+    access,
     ca::{CaName, CaRecord, CaState, Change, Demand, Domain},
     config::Settings,
     fault::Fault,
@@ -19,9 +20,11 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use shared::hex;
-use std::{fs, io};
+use std::io;
 use x509_parser::pem::Pem;
 
+/// The longest file of CA certificates, in bytes.
+const MAX_BUNDLE_BYTES: u64 = 1 << 20;
 /// What `rotate` can be told: the issuing CAs, and the roots of both domains.
 pub(super) const ROTATABLE: [&str; 6] =
     ["relay", "node", "agent", "node-tenant", "platform-root", "tenant-root"];
@@ -157,7 +160,7 @@ fn render(answer: &Value, flags: &ArgMatches, world: &World<'_>) -> String {
 /// first start from the store, where an installation with roots of its own is made already.
 fn pin(settings: &Settings) -> Exit {
     let path = settings.data_dir.join("trust-bundle.pem");
-    let read = match fs::read_to_string(&path) {
+    let read = match access::read_text(&path, MAX_BUNDLE_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match local::finish(root_in_store(settings))
         {
             Ok(Ok(Some(pem))) => Ok(pem),
@@ -174,7 +177,7 @@ fn pin(settings: &Settings) -> Exit {
     let pem = match read {
         Ok(pem) => pem,
         Err(error) => {
-            let remedy = "the relay writes it when it starts; is this its --data-dir?";
+            let remedy = "the relay writes it when it starts; is this its data folder (data_dir in relay.toml, or --data-dir)?";
             terminal::say(&format_args!("read {path}: {error}; {remedy}"));
             return Exit::NotFound;
         }

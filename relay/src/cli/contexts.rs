@@ -2,12 +2,11 @@
 //! `~/.config/relay/config.toml` (XDG_CONFIG_HOME counts; RELAY_CONTEXTS names another); the credential of each context lies
 //! in a file of its own beside it. Both are for their owner only and written whole.
 
-use crate::files;
+use crate::{access, files};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -219,12 +218,7 @@ fn path(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 1 MiB"));
-    }
-    Ok(text)
+    access::read_text(path, MAX_BYTES)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! never shows a secret. What is judged is in `doctor/judge.rs`, pure; here is only where to look.
 
 mod judge;
+mod owners;
 
 use super::{
     World,
@@ -10,18 +11,20 @@ use super::{
     target, terminal,
 };
 use crate::{
+    access,
     ca::Authority,
     config::Settings,
     fault::{Fault, chain},
     first_start,
     random::Random,
-    seal::{KeyRing, MasterKey},
-    store::{Store, StoreError},
+    seal::{KeyRing, MasterKey, MasterKeyError},
+    store::Store,
 };
 use clap::ArgMatches;
 use judge::{Finding, Mark};
-use nix::sys::statvfs::statvfs;
-use shared::time::Timestamp;
+use nix::{sys::statvfs::statvfs, unistd::geteuid};
+use owners::Home;
+use shared::{access::Use, time::Timestamp};
 use std::{
     io,
     net::{TcpStream, ToSocketAddrs as _},
@@ -39,13 +42,16 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     let Ok(settings) = local::settings(flags, world) else { return Exit::Refused };
     let now = world.clock.now();
     let running = target::listening(&settings.data_dir.join("listen")).ok();
-    let mut findings = vec![judge::clock(now), judge::url(&settings, running.as_ref())];
-    findings.extend(settings_file(&settings));
-    findings.extend(files(&settings));
-    match local::finish(store(&settings, world.random, now)) {
-        Ok(more) => findings.extend(more),
+    let (in_store, kept_url) = match local::finish(store(&settings, world.random, now)) {
+        Ok(found) => found,
         Err(exit) => return exit,
-    }
+    };
+    let mut findings = vec![judge::clock(now), judge::url(&settings, running.as_ref(), kept_url)];
+    findings.extend(settings_file(&settings));
+    let home = Home::of(&settings.data_dir);
+    findings.extend(home.and_then(|home| owners::settings(home, &local::settings_path(flags, world))));
+    findings.extend(files(&settings));
+    findings.extend(in_store);
     let text: String = findings.iter().map(ToString::to_string).collect();
     let wrong = findings.iter().any(|finding| finding.mark == Mark::Wrong);
     match super::written(terminal::answer(&text)) {
@@ -70,15 +76,36 @@ fn files(settings: &Settings) -> Vec<Finding> {
             let text = format!("{} is not there yet", dir.display());
             return vec![Finding::note("data_dir", text, "`relay serve` makes it at its first start")];
         }
-        Err(error) => return vec![judge::hidden("data_dir", dir, &error)],
+        Err(error) => return vec![hidden("data_dir", dir, dir, &error)],
     };
     findings.push(judge::folder_mode(dir, metadata.mode()));
     for path in secret_files(settings) {
         findings.extend(path.metadata().ok().and_then(|metadata| judge::secret_mode(&path, metadata.mode())));
     }
+    if let Some(home) = Home::of(dir) {
+        findings.extend(owners::look(home, &kept_elsewhere(settings)));
+    }
     findings.push(space(dir));
     findings.extend(running(dir));
     findings
+}
+
+/// What the relay keeps and may have outside of its folder. What systemd hands to it is systemd's.
+fn kept_elsewhere(settings: &Settings) -> Vec<PathBuf> {
+    let key = &settings.master_key_file;
+    let is_credential = settings.credentials_dir.as_ref().is_some_and(|folder| key.starts_with(folder));
+    let key = (!is_credential).then(|| key.clone());
+    key.into_iter().chain(settings.database_url.file().map(Path::to_owned)).collect()
+}
+
+/// What this user may not look at, and who may or what would let it.
+fn hidden(subject: &'static str, data_dir: &Path, path: &Path, error: &io::Error) -> Finding {
+    let home = Home::of(data_dir);
+    let remedy = match home.and_then(|home| home.remedy_for(geteuid().as_raw())) {
+        Some(remedy) => remedy,
+        None => access::remedy(path, Use::Keep, error).trim_start_matches("; ").to_owned(),
+    };
+    judge::hidden(subject, path, error, remedy)
 }
 
 /// The files that only their owner may read. (The master key's mode is judged where it is loaded.)
@@ -109,7 +136,7 @@ fn running(dir: &Path) -> Option<Finding> {
     match path.try_exists() {
         Ok(true) => {}
         Ok(false) => return Some(judge::none_runs(dir.join("trust-bundle.pem").exists())),
-        Err(error) => return Some(judge::hidden("relay", &path, &error)),
+        Err(error) => return Some(hidden("relay", dir, &path, &error)),
     }
     let url = target::listening(&path).ok()?;
     let address = (url.host(), url.port()).to_socket_addrs().ok()?.next()?;
@@ -124,37 +151,41 @@ fn running(dir: &Path) -> Option<Finding> {
     })
 }
 
-async fn store(settings: &Settings, random: &Random, now: Timestamp) -> Vec<Finding> {
-    let place = settings.database_url.redacted();
+/// What there is to say of the store, and the url that it has kept.
+async fn store(settings: &Settings, random: &Random, now: Timestamp) -> (Vec<Finding>, Option<String>) {
     let store = match local::store(settings).await {
         Ok(store) => store,
-        Err(OpenError::Absent(_)) => {
+        Err(error) => return (no_store(settings, &error), None),
+    };
+    let place = settings.database_url.redacted();
+    let mut findings = vec![match store.pending().await {
+        Ok(applied) => judge::schema(&place, &applied),
+        Err(error) => judge::store(&place, &error),
+    }];
+    let mut kept_url = None;
+    if findings.iter().all(|finding| finding.mark != Mark::Wrong) {
+        findings.extend(installation(settings, &store, random, now).await);
+        kept_url = first_start::kept_url(&store).await.ok().flatten();
+    }
+    store.close().await;
+    (findings, kept_url)
+}
+
+fn no_store(settings: &Settings, error: &OpenError) -> Vec<Finding> {
+    let place = settings.database_url.redacted();
+    match error {
+        OpenError::Absent(_) => {
             let text = format!("{place} is not there yet");
-            return vec![
+            vec![
                 Finding::note("store", text, "`relay serve` makes it at its first start"),
                 judge::master_key_place(&settings.data_dir, &settings.master_key_file),
                 judge::first_trust_domain(settings.trust_domain_at(settings.listen)),
-            ];
+            ]
         }
-        Err(OpenError::Hidden { path, source }) => return vec![judge::hidden("store", &path, &source)],
-        Err(error) => {
-            return vec![Finding::wrong("store", error.to_string(), "check that it runs and database_url")];
-        }
-    };
-    let mut findings = vec![match store.pending().await {
-        Ok(applied) => judge::schema(&place, &applied),
-        Err(error @ StoreError::NewerSchema { .. }) => Finding::wrong(
-            "store",
-            format!("{place}: {error}"),
-            "install the relay that migrated it, or a newer one",
-        ),
-        Err(error) => Finding::wrong("store", format!("{place}: {}", chain(&error)), "run `relay migrate`"),
-    }];
-    if findings.iter().all(|finding| finding.mark != Mark::Wrong) {
-        findings.extend(installation(settings, &store, random, now).await);
+        OpenError::Hidden { path, source } => vec![hidden("store", &settings.data_dir, path, source)],
+        OpenError::Store(error) => vec![judge::store(&place, error)],
+        error => vec![Finding::wrong("store", format!("{place}: {error}"), "")],
     }
-    store.close().await;
-    findings
 }
 
 async fn installation(settings: &Settings, store: &Store, random: &Random, now: Timestamp) -> Vec<Finding> {
@@ -169,10 +200,13 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
                 judge::first_trust_domain(begins),
             ];
         }
-        Err(fault) => return vec![Finding::wrong("store", chain(&fault), "run `relay migrate`")],
+        Err(fault) => return vec![unopened(&fault)],
     }
     let key = match MasterKey::load(&settings.master_key_file, settings.credentials_dir.as_deref()) {
         Ok(key) => key,
+        Err(MasterKeyError::Read { path, source }) => {
+            return vec![hidden("master key", &settings.data_dir, &path, &source)];
+        }
         Err(error) => return vec![judge::master_key(&error)],
     };
     let keys = KeyRing::new(key, Vec::new());
@@ -196,9 +230,13 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
 }
 
 fn unopened(fault: &Fault) -> Finding {
-    Finding::wrong(
-        "master key",
-        chain(fault),
-        "give the master key that belongs to this store by --master-key-file",
-    )
+    match fault {
+        Fault::Store(error) => judge::store("reading it failed", error),
+        fault => Finding::wrong(
+            "master key",
+            chain(fault),
+            "put the master key that belongs to this store into its place, or name its file (master_key_file in relay.toml, or \
+             --master-key-file)",
+        ),
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{World, exit::Exit, terminal, tree::ids};
 use crate::{
+    access,
     config::{DEFAULT_FILE, KEYS, Settings, Sources},
     fault::{Fault, chain},
     first_start::{self, Installation},
@@ -9,8 +10,8 @@ use crate::{
     store::{Applied, Store, StoreError},
 };
 use clap::ArgMatches;
+use shared::access::Use;
 use std::{
-    fs::File,
     future::Future,
     io,
     path::{Path, PathBuf},
@@ -47,6 +48,12 @@ pub(super) fn settings(flags: &ArgMatches, world: &World<'_>) -> Result<Settings
         terminal::say(&format_args!("warning: the environment has {name}, which is no setting"));
     }
     Ok(settings)
+}
+
+/// The file that these settings came from; it may be absent.
+pub(super) fn settings_path(flags: &ArgMatches, world: &World<'_>) -> PathBuf {
+    let named = flags.get_one::<String>(ids::CONFIG).cloned().or_else(|| (world.env)("RELAY_CONFIG"));
+    PathBuf::from(named.unwrap_or_else(|| DEFAULT_FILE.to_owned()))
 }
 
 /// Names in the environment that look like settings and are none. A cluster puts names of its own there for a service
@@ -105,7 +112,7 @@ pub(super) enum OpenError {
     #[error("open the store: there is no {}; `relay serve` makes it at its first start", .0.display())]
     Absent(PathBuf),
     /// It can't be looked for.
-    #[error("open the store {}: {source}; ask as the relay's user, or as root", path.display())]
+    #[error("open the store {}: {source}{}", path.display(), access::remedy(path, Use::Keep, source))]
     Hidden {
         /// The file.
         path: PathBuf,
@@ -137,7 +144,7 @@ impl OpenError {
 /// Opens the store that is there; none is made.
 pub(super) async fn store(settings: &Settings) -> Result<Store, OpenError> {
     if let Some(file) = settings.database_url.file() {
-        match File::open(file) {
+        match access::open(file) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(OpenError::Absent(file.to_owned()));

@@ -15,7 +15,7 @@ use super::{
     verbs::{Form, Verb},
     yaml::to_yaml,
 };
-use crate::api::schema::TypeSchema;
+use crate::{access, api::schema::TypeSchema};
 use clap::ArgMatches;
 use serde_json::{Map, Value, json};
 use shared::{
@@ -26,7 +26,6 @@ use shared::{
     token::JoinToken,
 };
 use std::{
-    fs::File,
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
@@ -306,7 +305,7 @@ fn keep_secret(verb: &Verb, mut answer: Value, out: Option<SecretOut>) -> Result
 /// What there is to say of a file that is about to be replaced; `None` if there is none. Its secret is not kept.
 fn replaced(path: &Path) -> Option<String> {
     let mut text = String::new();
-    File::open(path).ok()?.take(MAX_BEFORE_BYTES).read_to_string(&mut text).ok()?;
+    access::open(path).ok()?.take(MAX_BEFORE_BYTES).read_to_string(&mut text).ok()?;
     let text = Secret::new(text);
     Some(match JoinToken::parse(text.expose().trim()) {
         Ok(token) => format!(

@@ -5,6 +5,7 @@
 
 use super::{World, exit::Exit, local, terminal};
 use crate::{
+    access::{self, FileError},
     ca::{self, CaName, CaRecord, Domain, PendingCa, RootSource, Roots, SignedRoots, TrustDomain},
     config::Settings,
     fault::{Fault, chain},
@@ -15,7 +16,7 @@ use crate::{
 };
 use clap::ArgMatches;
 use serde_json::{Value, json};
-use shared::secret::Secret;
+use shared::{access::Use, secret::Secret};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -58,14 +59,16 @@ struct Desk<'a> {
 
 impl<'a> Desk<'a> {
     async fn open(settings: &'a Settings, world: &'a World<'a>) -> Result<Self, Fault> {
-        files::directory(&settings.data_dir).map_err(Fault::internal("making the data directory"))?;
+        files::directory(&settings.data_dir)
+            .map_err(FileError::of("making", &settings.data_dir, Use::Folder))
+            .map_err(Fault::internal("making the data directory"))?;
         let store = Store::open(settings.database_url.expose()).await?;
         store.migrate().await?;
         let keys = first_start::master_key(settings, &store, world.random).await?;
         let empty = first_start::is_empty(&store).await?;
         let trust_domain = if empty {
             let named = settings.trust_domain_at(settings.listen);
-            named.map_err(Fault::internal("taking a trust domain (set --url or --trust-domain)"))?
+            named.map_err(Fault::internal("taking a trust domain"))?
         } else {
             let load = store.read("installation", &keys, |tx, keys| Box::pin(first_start::load(tx, keys)));
             let kept = load.await?.trust_domain;
@@ -169,7 +172,7 @@ impl<'a> Desk<'a> {
     /// The keys that wait for their certificates.
     fn waiting(&self) -> Result<Vec<PendingCa>, Fault> {
         let absent = "reading the keys that wait for their certificates (relay ca requests draws them)";
-        let text = fs::read_to_string(self.pending()).map_err(Fault::internal(absent))?;
+        let text = access::read_text(&self.pending(), MAX_FILE_BYTES).map_err(Fault::internal(absent))?;
         let all: Vec<Value> = serde_json::from_str(&text).map_err(Fault::internal(absent))?;
         let all: Option<Vec<PendingCa>> = all.iter().map(from_json).collect();
         all.ok_or_else(|| Fault::internal(absent)("the file is not what relay ca requests writes"))
@@ -203,9 +206,5 @@ fn read(flags: &ArgMatches, flag: &str) -> Result<String, Fault> {
     let said = |error: std::io::Error| {
         Fault::internal("reading a file that a flag names")(format!("{path}: {error}"))
     };
-    let long = fs::metadata(path).map_err(said)?.len() > MAX_FILE_BYTES;
-    if long {
-        return Err(Fault::internal("reading a file that a flag names")(format!("{path} is over 1 MiB")));
-    }
-    fs::read_to_string(path).map_err(said)
+    access::read_given(Path::new(path), MAX_FILE_BYTES).map_err(said)
 }

@@ -10,11 +10,10 @@ use super::{
     World,
     contexts::{ContextError, Contexts, Named},
 };
-use crate::config::RelayUrl;
+use crate::{access, config::RelayUrl};
 use shared::secret::Secret;
 use std::{
-    fs::File,
-    io::{self, Read as _},
+    io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -242,15 +241,7 @@ pub(super) fn token(path: &Path) -> Result<Secret, TargetError> {
 }
 
 fn read(path: &Path, max_bytes: u64) -> Result<String, TargetError> {
-    let bounded = || {
-        let mut text = String::new();
-        File::open(path)?.take(max_bytes + 1).read_to_string(&mut text)?;
-        if text.len() as u64 > max_bytes {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is over {max_bytes} bytes")));
-        }
-        Ok(text)
-    };
-    bounded().map_err(|source| TargetError::Read { path: path.to_owned(), source })
+    access::read_given(path, max_bytes).map_err(|source| TargetError::Read { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

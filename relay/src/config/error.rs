@@ -1,8 +1,13 @@
 //! Why there are no settings. Every text names the setting, the rule and the remedy; none holds a value, which may
 //! be a password.
 
-use super::keys::KEYS;
-use std::{fmt, io, path::PathBuf};
+use super::{DEFAULT_FILE, keys::KEYS};
+use crate::access;
+use shared::access::Use;
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +34,7 @@ impl fmt::Display for Origin {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file can't be read.
-    #[error("read settings from {path}: {source}; name another file by --config")]
+    #[error("read settings from {path}: {source}{}", unread(path, source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -78,7 +83,7 @@ pub enum ConfigError {
         rule: String,
     },
     /// A setting has no default and no value.
-    #[error("set {key}: it is required; give --{flag}, {env}, or {key} in the file")]
+    #[error("set {key}: it is required; write {key} into {DEFAULT_FILE} (or give --{flag}, or {env})")]
     Missing {
         /// The setting.
         key: &'static str,
@@ -87,6 +92,14 @@ pub enum ConfigError {
         /// Its variable.
         env: String,
     },
+}
+
+/// What helps where the file can't be read.
+fn unread(path: &Path, source: &io::Error) -> String {
+    match access::remedy(path, Use::Read, source) {
+        remedy if remedy.is_empty() => "; name another file by --config (or RELAY_CONFIG)".to_owned(),
+        remedy => remedy,
+    }
 }
 
 /// Each on a line of its own.

@@ -6,13 +6,9 @@ use super::{
     error::{ConfigError, Origin},
     keys::{Form, KEYS, Key},
 };
+use crate::access;
 use shared::secret::Secret;
-use std::{
-    collections::BTreeMap,
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-};
+use std::{collections::BTreeMap, io, path::Path};
 
 /// The file that is read if none is named; it may be absent.
 pub const DEFAULT_FILE: &str = "/etc/relay/relay.toml";
@@ -113,20 +109,11 @@ fn scalar(key: &Key, value: toml::Value) -> Result<String, &'static str> {
 fn file_text(sources: &Sources<'_>) -> Result<Option<(String, std::path::PathBuf)>, ConfigError> {
     let named = sources.file.clone().or_else(|| (sources.env)("RELAY_CONFIG").map(Into::into));
     let path = named.clone().unwrap_or_else(|| sources.default_file.to_owned());
-    match read_bounded(&path) {
+    match access::read_text(&path, MAX_FILE_BYTES) {
         Ok(text) => Ok(Some((text, path))),
         Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(ConfigError::Read { path, source }),
     }
-}
-
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is over 1 MiB"));
-    }
-    Ok(text)
 }
 
 fn line_of(text: &str, error: &toml::de::Error) -> usize {

@@ -20,7 +20,7 @@ pub use merge::DEFAULT_FILE;
 pub use oidc::{LoginKey, Oidc};
 pub use values::{InvalidLogFormat, InvalidRelayUrl, LogFormat, NoTrustDomain, RelayUrl};
 
-use crate::{ca::TrustDomain, log};
+use crate::{ca::TrustDomain, log, seal};
 use ipnet::IpNet;
 use merge::Merged;
 use std::{
@@ -39,8 +39,6 @@ const MAX_AUDIT_DAYS: u32 = 36_500;
 const DEFAULT_AUDIT_DAYS: u32 = 400;
 /// The most networks of proxies.
 const MAX_PROXIES: usize = 64;
-/// The name of the master key among systemd's credentials.
-const MASTER_KEY_CREDENTIAL: &str = "relay.master-key";
 
 /// Where settings come from.
 pub struct Sources<'a> {
@@ -263,7 +261,7 @@ fn missing(key: &Key) -> ConfigError {
 }
 
 fn default_master_key(data_dir: &Path, credentials_dir: Option<&Path>) -> PathBuf {
-    let credential = credentials_dir.map(|dir| dir.join(MASTER_KEY_CREDENTIAL)).filter(|file| file.exists());
+    let credential = credentials_dir.map(|dir| dir.join(seal::CREDENTIAL)).filter(|file| file.exists());
     credential.unwrap_or_else(|| data_dir.join("master.key"))
 }
 

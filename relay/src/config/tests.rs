@@ -174,8 +174,8 @@ fn a_credential_of_systemd_is_the_default_master_key() {
         settings.master_key_file
     };
     assert_eq!(key_file(), Path::new("/d/master.key"));
-    fs::write(folder.path().join(MASTER_KEY_CREDENTIAL), "x").unwrap();
-    assert_eq!(key_file(), folder.path().join(MASTER_KEY_CREDENTIAL));
+    fs::write(folder.path().join(seal::CREDENTIAL), "x").unwrap();
+    assert_eq!(key_file(), folder.path().join(seal::CREDENTIAL));
 }
 
 #[test]

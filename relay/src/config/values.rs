@@ -26,7 +26,8 @@ pub enum NoTrustDomain {
     /// The host is the address of nobody.
     #[error(
         "{0} names no relay, and the trust domain stays in every certificate for good; give the address that machines \
-         use by --url https://HOST:PORT, or a name by --trust-domain"
+         use by url = \"https://HOST:PORT\" in /etc/relay/relay.toml (or --url https://HOST:PORT), or a name by trust_domain \
+         (or --trust-domain)"
     )]
     Unspecified(String),
     /// The host's form.

@@ -3,10 +3,10 @@
 //! The key leaves this type only towards the cipher. A file is made only by [`MasterKey::create`], and never
 //! over another one.
 
-use crate::random::Random;
+use crate::{access, random::Random};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest as _, Sha256};
-use shared::hex;
+use shared::{access::Use, hex};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
@@ -15,6 +15,8 @@ use std::{
 };
 use zeroize::Zeroizing;
 
+/// Its name among systemd's credentials.
+pub const CREDENTIAL: &str = "relay.master-key";
 /// Bytes of a master key.
 const KEY_BYTES: usize = 32;
 /// Characters of a key id.
@@ -31,10 +33,19 @@ pub struct MasterKey {
 /// Why there is no master key. Every text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MasterKeyError {
-    /// The file can't be read.
+    /// There is no file, and nothing else was to be taken.
     #[error(
-        "read master key {path}: {source}; give the file that belongs to this store by --master-key-file"
+        "there is no master key: {path} does not exist, {}; put the one that belongs to this store there, or name its file \
+         (master_key_file in relay.toml, or --master-key-file)", unseen(credential.as_deref())
     )]
+    Absent {
+        /// The file.
+        path: PathBuf,
+        /// Where systemd would have put it, if systemd gives this process credentials.
+        credential: Option<PathBuf>,
+    },
+    /// The file can't be read.
+    #[error("read master key {path}: {source}{}", access::remedy(path, Use::Keep, source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -58,13 +69,27 @@ pub enum MasterKeyError {
         path: PathBuf,
     },
     /// The file could not be made.
-    #[error("create master key {path}: {source}")]
+    #[error("create master key {path}: {source}{}", access::remedy(path, Use::Keep, source))]
     Create {
         /// The file.
         path: PathBuf,
         /// The system's reason; `AlreadyExists` if there is a file.
         source: io::Error,
     },
+}
+
+/// What is known of the credential where there is no file.
+fn unseen(credential: Option<&Path>) -> String {
+    match credential {
+        None => format!(
+            "and no systemd credential {CREDENTIAL} can be seen here: this process was given none \
+             ($CREDENTIALS_DIRECTORY is not set)"
+        ),
+        Some(path) if path.exists() => {
+            format!("and the setting master_key_file goes before the credential {}", path.display())
+        }
+        Some(path) => format!("nor does the systemd credential {}", path.display()),
+    }
 }
 
 impl MasterKey {
@@ -76,7 +101,14 @@ impl MasterKey {
     /// The file can't be read, is open to others, or holds no key.
     pub fn load(path: &Path, credentials: Option<&Path>) -> Result<Self, MasterKeyError> {
         let read = |source| MasterKeyError::Read { path: path.to_owned(), source };
-        let file = File::open(path).map_err(read)?;
+        let file = match access::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let credential = credentials.map(|folder| folder.join(CREDENTIAL));
+                return Err(MasterKeyError::Absent { path: path.to_owned(), credential });
+            }
+            Err(error) => return Err(read(error)),
+        };
         let metadata = file.metadata().map_err(read)?;
         let open_to_others = if credentials.is_some_and(|dir| is_below(path, dir)) { 0o037 } else { 0o077 };
         let mode = metadata.mode() & 0o7777;
@@ -84,11 +116,14 @@ impl MasterKey {
             return Err(MasterKeyError::Mode { path: path.to_owned(), mode });
         }
         let form = || MasterKeyError::Form { path: path.to_owned() };
-        if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES as u64 {
+        if metadata.len() > MAX_FILE_BYTES as u64 {
             return Err(form());
         }
         let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES));
-        file.take(MAX_FILE_BYTES as u64).read_to_string(&mut text).map_err(read)?;
+        file.take(MAX_FILE_BYTES as u64).read_to_string(&mut text).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => form(),
+            _ => read(error),
+        })?;
         Self::parse(text.strip_suffix('\n').unwrap_or(&text)).ok_or_else(form)
     }
 

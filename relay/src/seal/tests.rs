@@ -171,10 +171,38 @@ fn hex_and_base64_are_the_same_key_and_other_contents_are_none() {
     }
     assert!(matches!(
         MasterKey::load(dir.path(), None),
-        Err(MasterKeyError::Mode { .. } | MasterKeyError::Form { .. })
+        Err(MasterKeyError::Read { source, .. }) if source.to_string().contains("a folder")
     ));
-    let absent = MasterKey::load(&dir.path().join("absent"), None);
-    assert!(matches!(absent, Err(MasterKeyError::Read { .. })));
+    let binary = dir.path().join("binary");
+    fs::write(&binary, [0xff; 32]).unwrap();
+    fs::set_permissions(&binary, fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(matches!(MasterKey::load(&binary, None), Err(MasterKeyError::Form { .. })));
+    let fifo = dir.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    assert!(
+        matches!(MasterKey::load(&fifo, None), Err(MasterKeyError::Read { .. })),
+        "and is not waited for"
+    );
+}
+
+#[test]
+fn a_key_that_is_nowhere_is_said_with_all_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let absent = dir.path().join("absent");
+    let said = |credentials| MasterKey::load(&absent, credentials).map(drop).unwrap_err().to_string();
+    let here = absent.display().to_string();
+    let alone = said(None);
+    for part in [here.as_str(), "relay.master-key can be seen", "$CREDENTIALS_DIRECTORY", "master_key_file"] {
+        assert!(alone.contains(part), "{part}: {alone}");
+    }
+    let credential = dir.path().join(CREDENTIAL);
+    let neither = said(Some(dir.path()));
+    assert!(
+        neither.contains(&format!("nor does the systemd credential {}", credential.display())),
+        "{neither}"
+    );
+    fs::write(&credential, "x").unwrap();
+    assert!(said(Some(dir.path())).contains("the setting master_key_file goes before the credential"));
 }
 
 #[test]

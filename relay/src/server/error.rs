@@ -1,13 +1,15 @@
 //! Why the relay can't serve, and how it ends by that: the one place that tells what passes from what stays.
 
 use crate::{
+    access::{FileError, is_lasting},
     ca::CaError,
     cli::Exit,
     config::NoTrustDomain,
-    first_start::OtherTrustDomain,
+    first_start::{LostUrl, OtherTrustDomain},
     seal::{MasterKeyError, SealError},
     store::StoreError,
 };
+use shared::access::Use;
 use std::{
     error::Error,
     io,
@@ -19,17 +21,10 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A file of the data directory.
-    #[error("{operation} {}: check that the relay's user may write there and that the disk is not full", path.display())]
-    File {
-        /// What was being done.
-        operation: &'static str,
-        /// To which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another relay runs on the data directory.
-    #[error("another relay runs on {}: stop it first, or take another --data-dir", path.display())]
+    #[error("another relay runs on {}: stop it first, or take another folder (data_dir in relay.toml, or --data-dir)", path.display())]
     Locked {
         /// The data directory.
         path: PathBuf,
@@ -60,8 +55,13 @@ impl ServeError {
     }
 
     pub(super) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::File { operation, path, source }
+        let error = FileError::of(operation, path, Use::Keep);
+        move |source| Self::File(error(source))
+    }
+
+    pub(super) fn folder(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let error = FileError::of(operation, path, Use::Folder);
+        move |source| Self::File(error(source))
     }
 
     /// How `relay serve` ends by it: [`Exit::Refused`] where another start comes to the same until a person has changed
@@ -73,7 +73,7 @@ impl ServeError {
 
     fn is_settled(&self) -> bool {
         match self {
-            Self::File { source, .. } => is_lasting(source),
+            Self::File(error) => error.is_lasting(),
             Self::Locked { .. } => false,
             // An address may come with its network, and another program may end.
             Self::Listen { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
@@ -89,7 +89,10 @@ impl ServeError {
 fn settles(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<StoreError>() {
         return match error {
-            StoreError::NewerSchema { .. } | StoreError::Url(_) | StoreError::Corrupt { .. } => true,
+            StoreError::NewerSchema { .. }
+            | StoreError::Url(_)
+            | StoreError::Corrupt { .. }
+            | StoreError::File(_) => true,
             // Also what a database refuses: one that is being set up or fails over refuses much.
             StoreError::Busy(_)
             | StoreError::Serialization(_)
@@ -105,27 +108,20 @@ fn settles(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<MasterKeyError>() {
         return match error {
             MasterKeyError::Read { source, .. } | MasterKeyError::Create { source, .. } => is_lasting(source),
-            MasterKeyError::Mode { .. } | MasterKeyError::Form { .. } => true,
+            MasterKeyError::Absent { .. } | MasterKeyError::Mode { .. } | MasterKeyError::Form { .. } => true,
         };
+    }
+    if let Some(error) = error.downcast_ref::<FileError>() {
+        return error.is_lasting();
     }
     if let Some(error) = error.downcast_ref::<CaError>() {
         // A clock that is wrong at boot is set later.
         return !matches!(error, CaError::NotValidNow { .. } | CaError::Provider { .. });
     }
-    error.is::<SealError>() || error.is::<OtherTrustDomain>() || error.is::<NoTrustDomain>()
-}
-
-/// Whether a file stays so: full disks empty, and devices come back.
-fn is_lasting(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound
-            | io::ErrorKind::PermissionDenied
-            | io::ErrorKind::AlreadyExists
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::IsADirectory
-            | io::ErrorKind::ReadOnlyFilesystem
-    )
+    error.is::<SealError>()
+        || error.is::<OtherTrustDomain>()
+        || error.is::<NoTrustDomain>()
+        || error.is::<LostUrl>()
 }
 
 /// What to do about an address that can't be listened on.
@@ -133,7 +129,7 @@ fn listening(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => "is another program listening there?",
         io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address; listen on one that it has, or on 0.0.0.0 or [::] with --url"
+            "this machine has no such address; listen on one that it has, or on 0.0.0.0 or [::] with a url (listen and url in relay.toml, or --listen and --url)"
         }
         io::ErrorKind::PermissionDenied => {
             "a port below 1024 needs CAP_NET_BIND_SERVICE, which relay.service takes away; take another port, or see \"A port below 1024\" in operators.md"
@@ -145,8 +141,13 @@ fn listening(source: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fault::Fault, first_start::same_trust_domain, store};
+    use crate::{
+        fault::Fault,
+        first_start::{same_trust_domain, same_url},
+        store,
+    };
     use shared::time::Timestamp;
+    use std::sync::Arc;
 
     const UNIT: &str = include_str!("../../../systemd/relay.service");
 
@@ -161,6 +162,11 @@ mod tests {
     /// As the flows of the first start wrap it.
     fn wrapped<E: Into<Box<dyn Error + Send + Sync>>>(error: E) -> ServeError {
         start(Fault::internal("working")(error))
+    }
+
+    fn unwritable() -> StoreError {
+        let error = FileError::of("opening", Path::new("/d/relay.db"), Use::Keep);
+        StoreError::File(Arc::new(error(io(io::ErrorKind::ReadOnlyFilesystem))))
     }
 
     fn io(kind: io::ErrorKind) -> io::Error {
@@ -190,11 +196,16 @@ mod tests {
             (start(Fault::Store(newer())), 1),
             (start(StoreError::Url("x".to_owned())), 1),
             (start(corrupt), 1),
+            (start(unwritable()), 1),
+            (wrapped(FileError::of("making", &path(), Use::Folder)(io(K::PermissionDenied))), 1),
+            (wrapped(FileError::of("writing", &path(), Use::Keep)(io(K::StorageFull))), 75),
+            (wrapped(same_url(None, Some("https://r.example".to_owned())).unwrap_err()), 1),
             (start(StoreError::Unreachable(store_fault())), 75),
             (start(Fault::Store(StoreError::Unreachable(store_fault()))), 75),
             (start(StoreError::Full(store_fault())), 75),
             (start(StoreError::Busy(store_fault())), 75),
             (start(StoreError::Other(store_fault())), 75),
+            (wrapped(MasterKeyError::Absent { path: path(), credential: None }), 1),
             (key(K::NotFound), 1),
             (key(K::PermissionDenied), 1),
             (key(K::Interrupted), 75),
@@ -218,7 +229,8 @@ mod tests {
             (listen(K::AddrNotAvailable), 75),
             (listen(K::PermissionDenied), 1),
             (ServeError::file("writing", &path())(io(K::StorageFull)), 75),
-            (ServeError::file("making", &path())(io(K::PermissionDenied)), 1),
+            (ServeError::folder("making", &path())(io(K::PermissionDenied)), 1),
+            (ServeError::folder("making", &path())(io(K::ReadOnlyFilesystem)), 1),
         ];
         for (error, number) in table {
             assert_eq!(error.exit().number(), number, "{error:?}");

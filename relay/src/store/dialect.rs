@@ -9,7 +9,7 @@ use sqlx::{
     any::{AnyConnectOptions, AnyPoolOptions},
     error::DatabaseError,
 };
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, path::Path, time::Duration};
 
 /// The databases there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,19 +121,9 @@ impl Address {
         })
     }
 
-    /// Makes SQLite's file if there is none yet, for its owner only; SQLite gives its log the same mode.
-    pub(super) async fn make_file(&self) -> Result<(), StoreError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let made = tokio::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(file)
-            .await;
-        made.map(drop).map_err(|error| {
-            StoreError::Unreachable(Fault::of_connection(format!("opening {file}: {error}"), error.into()))
-        })
+    /// SQLite's file.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref().map(Path::new)
     }
 
     /// One connection outside of any pool.

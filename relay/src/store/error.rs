@@ -3,6 +3,7 @@
 //! Owns the error type; `dialect` decides which kind a driver's error is. No text here, neither `Display` nor
 //! `Debug`, may hold a bound or a stored value: errors are logged, and rows hold secrets.
 
+use crate::access::FileError;
 use std::sync::Arc;
 
 /// A failed operation on the store. `Busy`, `Serialization`, `Race` and `BatchLost` are worth another try, which
@@ -30,6 +31,9 @@ pub enum StoreError {
     /// No connection, or the database stopped answering. Nothing was changed.
     #[error("the database can't be reached: check that it runs, its address and its disk")]
     Unreachable(#[source] Fault),
+    /// SQLite's file, or one beside it, can't be used, and stays so until somebody changes its owner, its mode or its place.
+    #[error(transparent)]
+    File(#[from] Arc<FileError>),
     /// The connection failed during the commit: the change may or may not be stored.
     #[error("the database failed during a commit, so whether the change is stored isn't known")]
     OutcomeUnknown(#[source] Fault),

@@ -26,6 +26,8 @@ pub enum Name {
     AuditBase,
     /// Where the audit's chain ends, signed.
     AuditHead,
+    /// The address that the relay was last told to be reached at.
+    Url,
     /// Nothing: a row that comes and goes to see whether there is room for one.
     SpaceProbe,
 }
@@ -39,6 +41,7 @@ impl Name {
             Self::LastEventNumber => "last_event_number",
             Self::AuditBase => "audit_base",
             Self::AuditHead => "audit_head",
+            Self::Url => "url",
             Self::SpaceProbe => "space_probe",
         }
     }

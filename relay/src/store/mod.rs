@@ -21,6 +21,7 @@ pub mod endorsement_authorities;
 pub mod endorsement_keys;
 mod error;
 pub mod events;
+mod file;
 pub mod idempotency;
 pub mod identifiers;
 pub mod identities;
@@ -139,7 +140,7 @@ impl Store {
         let dialect = address.dialect;
         let mut writer = None;
         if dialect.has_one_writer() {
-            address.make_file().await?;
+            address.file().map_or(Ok(()), file::prepare)?;
             writer = Some(Writer::open(address.clone()).await?);
         }
         let pool = address.pool().await?;

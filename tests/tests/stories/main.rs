@@ -20,6 +20,7 @@ mod matrix;
 mod operator;
 mod over;
 mod own_root;
+mod owners;
 mod proof;
 mod queue;
 mod relays;

@@ -50,6 +50,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("fault", Layer::Store),
     ("files", Layer::Store),
     ("log", Layer::Store),
+    ("access", Layer::Rules),
     ("audit::chain", Layer::Rules),
     ("audit::named", Layer::Rules),
     ("auth::policy", Layer::Rules),

@@ -1,15 +1,11 @@
 //! The requests to the provider: bounded in time and size, over https, redirected nowhere.
 
+use crate::access;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header, redirect};
 use rustls::{ClientConfig, crypto::aws_lc_rs};
 use shared::secret::Secret;
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    time::Duration,
-};
+use std::{io, path::Path, time::Duration};
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -160,13 +156,7 @@ fn authorization(what: &'static str, name: &str, secret: &Secret) -> Result<head
 
 /// The text of a file that is not over `max_bytes`.
 pub(super) fn small_file(path: &Path, max_bytes: u64) -> io::Result<Secret> {
-    let mut text = String::new();
-    File::open(path)?.take(max_bytes + 1).read_to_string(&mut text)?;
-    let text = Secret::new(text);
-    if text.expose().len() as u64 > max_bytes {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is over {max_bytes} bytes")));
-    }
-    Ok(text)
+    access::read_text(path, max_bytes).map(Secret::new)
 }
 
 #[cfg(test)]

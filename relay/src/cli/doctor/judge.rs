@@ -4,9 +4,10 @@ use crate::{
     ca::{CaRecord, CaState, TrustDomain},
     cli::humane,
     config::{NoTrustDomain, RelayUrl, Settings},
-    first_start::same_trust_domain,
+    fault::chain,
+    first_start::{same_trust_domain, same_url},
     seal::MasterKeyError,
-    store::Applied,
+    store::{Applied, StoreError},
 };
 use shared::time::Timestamp;
 use std::{fmt, io, path::Path};
@@ -24,6 +25,12 @@ const SPACE_SOON: u64 = 1 << 30;
 
 /// What helps where a CA does not hold now.
 const ROTATE_OR_SET: &str = "if this clock is wrong, set it; if it is right, run `relay ca rotate`, which replaces what does not hold now";
+
+/// How the doctor, and other commands, come to see a credential that systemd gives to the unit alone.
+const UNSEEN_CREDENTIAL: &str = "if the unit has it as a systemd credential, this was no look at it: while the relay runs, as root, \
+     CREDENTIALS_DIRECTORY=/run/credentials/relay.service relay doctor; while it is down, systemd-run --pipe --wait -p User=relay -p \
+     LoadCredential=relay.master-key relay doctor (LoadCredentialEncrypted= for an encrypted one). If not, restore it from where it \
+     is kept; without it the store can't be opened";
 
 /// How a finding counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +94,17 @@ pub(super) fn clock(now: Timestamp) -> Finding {
     Finding::good("clock", format!("it says {now}"))
 }
 
-/// `running` is where a relay on this folder says that it listens.
-pub(super) fn url(settings: &Settings, running: Option<&RelayUrl>) -> Finding {
+/// `running` is where a relay on this folder says that it listens, `kept` the url that the store was last served by.
+pub(super) fn url(settings: &Settings, running: Option<&RelayUrl>, kept: Option<String>) -> Finding {
+    if let Err(error) = same_url(settings.url.as_ref(), kept) {
+        let remedy = if running.is_some() {
+            "the relay that runs was told another way, perhaps by flags: give the doctor the same; without it the next start ends \
+             with 1"
+        } else {
+            "before that `relay serve` ends with 1"
+        };
+        return Finding::wrong("url", error.to_string(), remedy);
+    }
     // A relay that was told by flags; the port that was picked for 0 is none.
     let elsewhere = running.filter(|url| settings.listen.port() != 0 && url.port() != settings.listen.port());
     match &settings.url {
@@ -104,12 +120,12 @@ pub(super) fn url(settings: &Settings, running: Option<&RelayUrl>) -> Finding {
         None if settings.listen.ip().is_unspecified() => Finding::warn(
             "url",
             format!("it isn't set, and {} is no address that a machine can reach", settings.listen),
-            "set --url to the address that machines use; the relay's certificate names its host",
+            "set url in /etc/relay/relay.toml (or --url) to the address that machines use; the relay's certificate names its host",
         ),
         None if settings.listen.ip().is_loopback() => Finding::note(
             "url",
             "only this machine reaches the relay".to_owned(),
-            "for others set --listen and --url",
+            "for others set listen and url in /etc/relay/relay.toml (or --listen and --url)",
         ),
         None => Finding::good("url", format!("it isn't set; {} is taken", settings.listen)),
     }
@@ -125,9 +141,25 @@ pub(super) fn folder_mode(path: &Path, mode: u32) -> Finding {
 }
 
 /// What this user may not look at: the truth about it is not known.
-pub(super) fn hidden(subject: &'static str, path: &Path, error: &io::Error) -> Finding {
+pub(super) fn hidden(subject: &'static str, path: &Path, error: &io::Error, remedy: String) -> Finding {
     let text = format!("{} can't be looked at: {error}", path.display());
-    Finding::wrong(subject, text, "run the doctor as the relay's user, or as root")
+    let remedy = if remedy.is_empty() { "check that it is what its name says".to_owned() } else { remedy };
+    Finding::wrong(subject, text, remedy)
+}
+
+/// A store that can't be worked on.
+pub(super) fn store(place: &str, error: &StoreError) -> Finding {
+    let remedy = match error {
+        StoreError::NewerSchema { .. } => "install the relay that migrated it, or a newer one",
+        // It has said so itself.
+        StoreError::File(_) => "",
+        StoreError::Full(_) => "free some space",
+        StoreError::Corrupt { .. } => "restore the store from a backup",
+        StoreError::Url(_) => "correct database_url",
+        error if error.is_transient() => "check that the database runs, and database_url",
+        _ => "run `relay migrate`; if that fails too, restore the store from a backup",
+    };
+    Finding::wrong("store", format!("{place}: {}", chain(error)), remedy)
 }
 
 /// No relay listens by this folder.
@@ -141,12 +173,12 @@ pub(super) fn none_runs(ran_before: bool) -> Finding {
 /// A master key that can't be used. The error says its remedy, but where the file itself is lost.
 pub(super) fn master_key(error: &MasterKeyError) -> Finding {
     let remedy = match error {
-        MasterKeyError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+        MasterKeyError::Absent { credential: None, .. } => UNSEEN_CREDENTIAL,
+        MasterKeyError::Absent { .. } => {
             "restore it from where it is kept; without it the store can't be opened"
         }
-        MasterKeyError::Read { .. } => "run the doctor as the relay's user, or as root",
         MasterKeyError::Form { .. } => "put the file that belongs to this store in its place",
-        MasterKeyError::Mode { .. } | MasterKeyError::Create { .. } => "",
+        MasterKeyError::Read { .. } | MasterKeyError::Mode { .. } | MasterKeyError::Create { .. } => "",
     };
     Finding::wrong("master key", error.to_string(), remedy)
 }
@@ -165,7 +197,7 @@ pub(super) fn first_trust_domain(begins: Result<TrustDomain, NoTrustDomain>) -> 
         Ok(domain) => Finding::note(
             "trust domain",
             format!("the first start takes {domain}, for good"),
-            "if that is not the name that is to stay, set --url or --trust-domain before it",
+            "if that is not the name that is to stay, set url or trust_domain in /etc/relay/relay.toml (or --url, --trust-domain) before it",
         ),
         Err(error) => Finding::wrong("trust domain", error.to_string(), ""),
     }
@@ -198,7 +230,7 @@ pub(super) fn master_key_place(data_dir: &Path, master_key: &Path) -> Finding {
         let text = format!(
             "its place, {shown}, is in the data folder: a copy of that folder opens the store's secrets"
         );
-        let remedy = "keep it elsewhere by --master-key-file, or as the systemd credential relay.master-key (the default suits a first try)";
+        let remedy = "keep it elsewhere (master_key_file in /etc/relay/relay.toml, or --master-key-file), or as the systemd credential relay.master-key (the default suits a first try)";
         return Finding::warn("master key", text, remedy);
     }
     Finding::good("master key", format!("its place is {shown}, apart from the data folder"))
@@ -300,13 +332,17 @@ mod tests {
     #[test]
     fn what_is_hidden_is_wrong_and_what_is_down_is_said() {
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
-        let finding = hidden("data_dir", Path::new("/srv/relay"), &denied()).to_string();
-        assert!(finding.starts_with("WRONG") && finding.contains("as root"), "{finding}");
+        let finding = hidden("data_dir", Path::new("/srv/relay"), &denied(), "ask".to_owned()).to_string();
+        assert!(finding.starts_with("WRONG") && finding.ends_with("→ ask\n"), "{finding}");
         assert_eq!([none_runs(true).mark, none_runs(false).mark], [Mark::Warn, Mark::Note]);
         let path = || "/srv/relay/master.key".into();
         for (error, remedy) in [
-            (MasterKeyError::Read { path: path(), source: io::ErrorKind::NotFound.into() }, "restore it"),
-            (MasterKeyError::Read { path: path(), source: denied() }, "as root"),
+            (MasterKeyError::Absent { path: path(), credential: Some(path()) }, "restore it"),
+            (MasterKeyError::Absent { path: path(), credential: None }, "systemd-run --pipe"),
+            (
+                MasterKeyError::Absent { path: path(), credential: None },
+                "CREDENTIALS_DIRECTORY=/run/credentials/relay.service relay doctor",
+            ),
         ] {
             assert!(master_key(&error).remedy.contains(remedy), "{error}");
         }

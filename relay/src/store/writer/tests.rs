@@ -274,7 +274,7 @@ async fn closing_commits_what_is_pending() {
 async fn desk_with_one_pending(directory: &tempfile::TempDir) -> (Writer, Pending) {
     let url = format!("sqlite://{}/relay.db", directory.path().display());
     let address = Address::parse(&url).unwrap();
-    address.make_file().await.unwrap();
+    crate::store::file::prepare(address.file().unwrap()).unwrap();
     let writer = Writer::open(address).await.unwrap();
     let mut desk = writer.desk.lock().await;
     desk.begin_member().await.unwrap();
