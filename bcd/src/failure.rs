@@ -367,6 +367,7 @@ mod tests {
         assert_eq!(failed(io::ErrorKind::NotFound), Exit::Usage);
         assert_eq!(failed(io::ErrorKind::ReadOnlyFilesystem), Exit::Usage);
         assert_eq!(failed(io::ErrorKind::InvalidInput), Exit::Usage);
+        assert_eq!(failed(io::ErrorKind::AlreadyExists), Exit::Usage);
         assert_eq!(failed(io::ErrorKind::StorageFull), Exit::Transient);
         for error in [KeyError::InFile("/k".into()), KeyError::InTpm("/k".into())] {
             assert_eq!(Failure::from(error).exit, Exit::Usage);

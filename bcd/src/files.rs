@@ -21,7 +21,8 @@ const BCD: Service = Service { user: "bcd", unit: "bcd" };
 pub fn is_lasting(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::FileTooLarge
+        io::ErrorKind::AlreadyExists
+            | io::ErrorKind::FileTooLarge
             | io::ErrorKind::InvalidData
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::IsADirectory

@@ -57,14 +57,14 @@ pub enum KeyError {
     #[error(
         "tpm = \"required\" cannot be met: this machine's key is in {0}; set tpm = \"auto\" in /etc/bcd/bcd.toml (or --tpm), or \
          `bcd reset` and join with a fresh token, which needs the right to reclaim (`relay join-tokens create --allow-reclaim`) \
-         because the relay knows this machine by its old key"
+         if this machine has joined: the relay knows it by its old key"
     )]
     InFile(PathBuf),
     /// The settings want no TPM, and the key is in one.
     #[error(
         "tpm = \"off\" cannot be met: this machine's key is in its TPM ({0}); set tpm = \"auto\" in /etc/bcd/bcd.toml (or --tpm), \
          or `bcd reset` and join with a fresh token, which needs the right to reclaim (`relay join-tokens create \
-         --allow-reclaim`) because the relay knows this machine by its old key"
+         --allow-reclaim`) if this machine has joined: the relay knows it by its old key"
     )]
     InTpm(PathBuf),
     /// The file is there and is no key.

@@ -113,9 +113,10 @@ fn every_way_to_be_short_of_something_has_its_code_and_label() {
     let token = root.join("token");
     let id = shared::id::JoinTokenId::derive(&[1; 32]);
     fs::write(&token, shared::token::JoinToken::mint(id, &[2; 32]).0.bearer().expose()).unwrap();
-    let token = token.to_str().unwrap();
-    let (code, said) = fails(root, &[&pinned[..], &["--tpm", "required", "--token-file", token]].concat());
-    assert!(code == 20 && said.contains("tpm"), "{said}");
+    let with_token = ["--token-file", token.to_str().unwrap()];
+    let required = [&pinned[..], &with_token, &["--tpm", "required", "--tcti", "device:/nonexistent"]].concat();
+    let (code, said) = fails(root, &required);
+    assert!(code == 20 && said.contains("/nonexistent"), "{said}");
     let (code, _) = fails(root, &["join", "--no-such-flag"]);
     assert_eq!(code, 64);
     let mut command = command(root, &pinned);
@@ -190,6 +191,7 @@ fn whatever_ended_it_is_said_by_status() {
         } else {
             format!("{settings}{more}")
         };
+        fs::remove_dir_all(root.join("state")).ok();
         write(root, "etc/bcd/bcd.toml", text.as_bytes());
         let command = if more.starts_with("token") { "join" } else { "run" };
         let (ended, stderr) = fails(root, &[command]);
@@ -284,6 +286,7 @@ fn a_state_of_another_user_is_final_and_named_with_owner_mode_and_remedy() {
         assert!(said.contains(&found), "{said}");
     }
     // The other way round: for root as a service, whose look nothing stops.
+    fs::remove_file(state.join("lock")).unwrap();
     chown(&state_file, Some(NOBODY), Some(NOBODY)).unwrap();
     chown(&state, Some(0), Some(0)).unwrap();
     let (_, reason, _) = told(root.path(), &[]);

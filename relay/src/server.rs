@@ -1,7 +1,7 @@
 //! The one place where everything is wired: open the store, find or make the installation, serve, drain.
 
 use crate::{
-    api,
+    access, api,
     audit::denials::Denials,
     auth::{bootstrap::PairOfFiles, keys::SigningKeys, oidc::Provider},
     ca::Authority,
@@ -19,7 +19,10 @@ use crate::{
     store::Store,
 };
 use arc_swap::ArcSwap;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::{
+    sys::resource::{Resource, getrlimit, setrlimit},
+    unistd::geteuid,
+};
 use shared::time::Timestamp;
 use std::{
     fs::File,
@@ -169,6 +172,7 @@ impl Relay {
 /// The data directory, and the lock that says that this relay has it.
 fn claim(directory: &Path) -> Result<File, ServeError> {
     files::directory(directory).map_err(ServeError::folder("making", directory))?;
+    warn_of_root(directory);
     let path = directory.join("lock");
     let lock = File::options()
         .create(true)
@@ -187,6 +191,19 @@ fn claim(directory: &Path) -> Result<File, ServeError> {
         }
         _ => Ok(lock),
     }
+}
+
+/// Root can write anywhere, and leaves behind what the relay's own user then can't use.
+fn warn_of_root(directory: &Path) {
+    let Some(stat) = access::stat(directory).filter(|stat| stat.uid != 0 && geteuid().is_root()) else {
+        return;
+    };
+    let owner = access::names(stat.uid, stat.gid);
+    tracing::warn!(
+        data_dir = %directory.display(),
+        "root serves on a folder of {owner}: the files that it makes are root's, and {owner} can't use them; run it as that \
+         user, or chown -R {owner} the folder afterwards"
+    );
 }
 
 /// What a start knows of the trust domain: the settings, and the address that was bound.

@@ -299,10 +299,10 @@ mod tests {
     #[test]
     fn a_home_that_systemd_hides_and_a_disk_that_is_read_only_have_remedies_of_their_own() {
         let stat = |mode| Stat { uid: 0, gid: 0, mode: FOLDER | mode };
-        let files = HashMap::from([("/", stat(0o755)), ("/home", stat(0))]);
+        let files = HashMap::from([("/", stat(0o755)), ("/run", stat(0o755)), ("/run/user", stat(0))]);
         let attempt = |path, wants| Attempt { path: Path::new(path), wants, service: SERVICE };
         let fake = Fake { files, asks: 998 };
-        let text = explain(&fake, &attempt("/home/x/relay", Use::Folder), Barrier::Denied);
+        let text = explain(&fake, &attempt("/run/user/5/relay", Use::Folder), Barrier::Denied);
         assert!(text.contains("ProtectHome=") && !text.contains("chown"), "{text}");
         for (path, wants) in [("/srv/relay", Use::Folder), ("/srv/relay/relay.db", Use::Keep)] {
             let text = explain(&fake, &attempt(path, wants), Barrier::ReadOnly);

@@ -25,6 +25,8 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 pub(super) const STATE: &str = "state.json";
 const LOCK: &str = "lock";
+/// What is tried with the folder itself.
+const MAKING: &str = "cannot make";
 /// The node's key, where it is a file.
 pub const KEY: &str = "node.key";
 /// The node's key, where it is in a TPM: what only that TPM can load.
@@ -59,7 +61,7 @@ pub enum StateError {
     #[error("{0} is damaged ({1}): `bcd reset --keep-key` begins anew with the same key")]
     Damaged(PathBuf, String),
     /// The folder or a file cannot be used.
-    #[error("{action} {path}: {source}{}", remedy(path, source))]
+    #[error("{action} {path}: {source}{}", remedy(action, path, source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -71,14 +73,10 @@ pub enum StateError {
 }
 
 /// What helps where the reason alone does not say it.
-fn remedy(path: &Path, source: &io::Error) -> String {
-    let wants = if path.is_dir() || path.parent().is_some_and(|folder| !folder.is_dir()) {
-        Use::Folder
-    } else {
-        Use::Keep
-    };
+fn remedy(action: &str, path: &Path, source: &io::Error) -> String {
+    let wants = if action == MAKING { Use::Folder } else { Use::Keep };
     match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "; give another folder (state_dir in /etc/bcd/bcd.toml, or --state-dir)".to_owned()
         }
         io::ErrorKind::StorageFull => "; make room on this disk".to_owned(),
@@ -107,7 +105,7 @@ impl StateDir {
     /// It can't be made or written, or another bcd has it.
     pub fn open(path: &Path) -> Result<Self, StateError> {
         let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(path).map_err(io_error("cannot make", path))?;
+        builder.recursive(true).mode(0o700).create(path).map_err(io_error(MAKING, path))?;
         let lock = path.join(LOCK);
         let file = open_lock(path, &lock).map_err(io_error("cannot open", &lock))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)

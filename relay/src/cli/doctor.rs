@@ -42,6 +42,8 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     let Ok(settings) = local::settings(flags, world) else { return Exit::Refused };
     let now = world.clock.now();
     let running = target::listening(&settings.data_dir.join("listen")).ok();
+    // Before the store is opened: root's SQLite may remove what is looked for.
+    let in_folder = files(&settings);
     let (in_store, kept_url) = match local::finish(store(&settings, world.random, now)) {
         Ok(found) => found,
         Err(exit) => return exit,
@@ -50,7 +52,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     findings.extend(settings_file(&settings));
     let home = Home::of(&settings.data_dir);
     findings.extend(home.and_then(|home| owners::settings(home, &local::settings_path(flags, world))));
-    findings.extend(files(&settings));
+    findings.extend(in_folder);
     findings.extend(in_store);
     let text: String = findings.iter().map(ToString::to_string).collect();
     let wrong = findings.iter().any(|finding| finding.mark == Mark::Wrong);

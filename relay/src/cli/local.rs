@@ -123,11 +123,23 @@ pub(super) enum OpenError {
     #[error("open the store: {}", chain(.0))]
     Store(#[from] StoreError),
     /// The key can't be had.
-    #[error("{0}")]
+    #[error("{}", blind(.0))]
     Key(#[from] MasterKeyError),
     /// What it holds can't be used.
     #[error("open the installation: {}", chain(.0))]
     Installation(#[from] Fault),
+}
+
+/// How a command sees what systemd gives to the unit alone.
+fn blind(error: &MasterKeyError) -> String {
+    let remedy = match error {
+        MasterKeyError::Absent { credential: None, .. } => {
+            "; where the unit has it as a systemd credential: as root, while the relay runs, put \
+             CREDENTIALS_DIRECTORY=/run/credentials/relay.service before this command"
+        }
+        _ => "",
+    };
+    format!("{error}{remedy}")
 }
 
 impl OpenError {

@@ -303,7 +303,10 @@ fn a_start_that_fails_says_whether_another_may_do() {
     let wrong = format!("--listen 127.0.0.1:0 --master-key-file {}", at("other.key").display());
     for (more, said) in [
         (wrong.as_str(), "sealed by master key"),
-        ("--listen 127.0.0.1:0 --master-key-file /nonexistent", "give the file that belongs to this store"),
+        (
+            "--listen 127.0.0.1:0 --master-key-file /nonexistent",
+            "put the one that belongs to this store there",
+        ),
     ] {
         let ended = begin(&data, more);
         assert!(ended.code == Some(1) && ended.stderr.contains(said), "{more}: {ended}");

@@ -86,9 +86,12 @@ fn files_of_another_user_end_the_relay_for_good_and_are_named_with_the_remedy() 
         };
         let ended = home.serve("");
         let looked = finish(home.command("doctor"));
-        fs::set_permissions(&path, mode).unwrap();
+        // Root's doctor has removed a log of SQLite's that was empty.
+        if path.exists() {
+            fs::set_permissions(&path, mode).unwrap();
+        }
         if geteuid().is_root() {
-            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+            give(&home.data, NOBODY);
         }
         assert_eq!(ended.code, Some(1), "{name}: {ended}");
         for part in [path.to_str().unwrap(), "mode 0", " asks", &remedy] {
@@ -100,7 +103,7 @@ fn files_of_another_user_end_the_relay_for_good_and_are_named_with_the_remedy() 
             assert!(looked.stdout.contains("WRONG") && looked.stdout.contains(&remedy), "{name}: {looked}");
         }
         if name == "relay.db-wal" {
-            fs::remove_file(&path).unwrap();
+            drop(fs::remove_file(&path));
         }
     }
     let looked = finish(home.command("doctor"));
@@ -154,7 +157,7 @@ fn what_is_no_file_is_not_waited_for() {
     mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let fifo = fifo.display();
     for (words, code) in [
-        (format!("doctor --config {fifo}"), 2),
+        (format!("doctor --config {fifo}"), 1),
         (format!("serve --config {fifo}"), 2),
         (format!("doctor --database-url sqlite://{fifo}"), 1),
         (format!("doctor --master-key-file {fifo}"), 1),

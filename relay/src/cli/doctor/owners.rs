@@ -170,6 +170,24 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_the_relays_user_may_not_read_are_wrong() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("relay.toml");
+        fs::write(&file, "").unwrap();
+        let said = |uid: u32, mode: u32| {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let home = Home { path: Path::new("/srv/relay"), stat: stat(uid, 0o040_700) };
+            settings(home, &file).map(|finding| finding.to_string())
+        };
+        let text = said(4711, 0o600).unwrap();
+        let remedy = format!("chgrp 4711 {0} && chmod 640 {0}", file.display());
+        assert!(text.starts_with("WRONG settings") && text.contains(&remedy), "{text}");
+        // Readable by all, and by root, who may read everything.
+        assert_eq!((said(4711, 0o644), said(0, 0o600)), (None, None));
+    }
+
+    #[test]
     fn links_are_not_followed_and_folders_are_looked_into() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("bootstrap")).unwrap();
