@@ -178,11 +178,12 @@ fn whatever_ended_it_is_said_by_status() {
         "{reason}; {next}"
     );
     let pin = format!("sha256:{}", "00".repeat(32));
+    let token = token_file(root);
     let settings =
         format!("relay = 'https://127.0.0.1:9'\nca_pins = ['{pin}']\ntcti = 'device:/nonexistent'\n");
     for (more, code, said) in [
         ("ca_file = '/nonexistent.pem'\n", 64, "/nonexistent.pem"),
-        ("tpm = 'required'\n", 20, "/nonexistent does not exist"),
+        (&format!("tpm = 'required'\ntoken_file = '{token}'\n"), 20, "/nonexistent does not exist"),
         ("token_file = '/nonexistent.token'\n", 12, "/nonexistent.token"),
         ("socket = '/nonexistent/bcd.sock'\n", 64, "/nonexistent/bcd.sock"),
     ] {
@@ -193,7 +194,7 @@ fn whatever_ended_it_is_said_by_status() {
         };
         fs::remove_dir_all(root.join("state")).ok();
         write(root, "etc/bcd/bcd.toml", text.as_bytes());
-        let command = if more.starts_with("token") { "join" } else { "run" };
+        let command = if code == 64 { "run" } else { "join" };
         let (ended, stderr) = fails(root, &[command]);
         assert!(ended == code && stderr.contains(said), "{more}: {ended} {stderr}");
         let (_, reason, next) = told(root, &[]);
@@ -202,25 +203,31 @@ fn whatever_ended_it_is_said_by_status() {
     }
 }
 
+/// A token of the right form, in a file, that no relay knows.
+fn token_file(root: &Path) -> String {
+    use shared::{id::JoinTokenId, token::JoinToken};
+    let token = JoinToken::mint(JoinTokenId::derive(&[1; 32]), &[1; 32]).0;
+    write(root, "token", token.bearer().expose().as_bytes());
+    root.join("token").display().to_string()
+}
+
 #[test]
 fn a_setting_that_contradicts_the_key_is_final() {
     let root = tempfile::tempdir().unwrap();
+    let token = token_file(root.path());
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap().serialize_pem();
+    write(root.path(), "state/node.key", key.as_bytes());
     let pin = format!("sha256:{}", "00".repeat(32));
-    let with = |tpm: &'static str| {
-        ["join", "--relay", "https://127.0.0.1:9", "--ca-pin", &pin, "--tpm", tpm].map(str::to_owned)
-    };
-    let run = |tpm: &'static str| {
-        let words = with(tpm);
-        fails(root.path(), &words.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    assert_eq!(run("off").0, 12, "the key is made, and there is no token");
+    let words = ["join", "--relay", "https://127.0.0.1:9", "--ca-pin", &pin, "--token-file", &token];
+    let run = |tpm: &str| fails(root.path(), &[&words[..], &["--tpm", tpm]].concat());
+    assert_eq!(run("off").0, 75, "nobody answers there");
     let (code, said) = run("required");
     assert!(code == 64 && said.contains("(final"), "{code} {said}");
     for part in ["node.key", "tpm = \"auto\"", "bcd reset", "--allow-reclaim"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let (_, reason, _) = told(root.path(), &["--tpm", "required"]);
-    assert!(reason.contains("cannot be met"), "{reason}");
+    let (_, reason, next) = told(root.path(), &["--tpm", "required"]);
+    assert!(reason.contains("cannot be met") && next.contains("what the reason says"), "{reason}; {next}");
 }
 
 #[test]
