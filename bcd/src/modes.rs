@@ -33,7 +33,7 @@ impl Kind {
                 (0o002, "everybody may put another join token into", "chmod o-w")
             }
             Self::Token { in_memory: false } => {
-                (0o006, "everybody may read, or exchange, the join token in", "chmod 600")
+                (0o006, "everybody may read, or exchange, the join token in", "chmod o-rw")
             }
         }
     }
@@ -86,7 +86,7 @@ mod tests {
         }
         for mode in [0o666, 0o602] {
             assert!(said(secret, &file, mode).unwrap().contains("chmod o-w"), "{mode:o}");
-            assert!(said(on_disk, &file, mode).unwrap().contains("chmod 600"), "{mode:o}");
+            assert!(said(on_disk, &file, mode).unwrap().contains("chmod o-rw"), "{mode:o}");
         }
         for (mode, is_said) in [(0o777, true), (0o770, true), (0o755, false), (0o700, false)] {
             assert_eq!(said(Kind::Folder, folder.path(), mode).is_some(), is_said, "{mode:o}");

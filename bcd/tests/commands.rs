@@ -114,7 +114,8 @@ fn every_way_to_be_short_of_something_has_its_code_and_label() {
     let id = shared::id::JoinTokenId::derive(&[1; 32]);
     fs::write(&token, shared::token::JoinToken::mint(id, &[2; 32]).0.bearer().expose()).unwrap();
     let with_token = ["--token-file", token.to_str().unwrap()];
-    let required = [&pinned[..], &with_token, &["--tpm", "required", "--tcti", "device:/nonexistent"]].concat();
+    let required =
+        [&pinned[..], &with_token, &["--tpm", "required", "--tcti", "device:/nonexistent"]].concat();
     let (code, said) = fails(root, &required);
     assert!(code == 20 && said.contains("/nonexistent"), "{said}");
     let (code, _) = fails(root, &["join", "--no-such-flag"]);
