@@ -37,6 +37,7 @@ mod migrate;
 pub mod node_conditions;
 pub mod node_views;
 pub mod nodes;
+mod place;
 pub mod pools;
 pub mod projects;
 mod retry;
@@ -66,6 +67,7 @@ pub use self::{
 
 use self::{
     dialect::{Address, Dialect},
+    place::Place,
     retry::{Jitter, Tries},
     writer::Writer,
 };
@@ -290,7 +292,8 @@ impl Store {
     {
         let dialect = self.inner.dialect;
         let classify = |error| dialect.classify(error);
-        let mut transaction = self.inner.pool.begin_with(dialect.begin()).await.map_err(classify)?;
+        let mut place = Place::of(&self.inner.pool).await.map_err(classify)?;
+        let mut transaction = place.begin(dialect.begin()).await.map_err(classify)?;
         let mut tx = Tx::new(&mut transaction, dialect);
         let result = whole(&mut tx, context, work).await;
         let result = tx.settle(result);
@@ -308,8 +311,9 @@ impl Store {
         F: for<'a> Fn(&'a mut Tx<'_>, &'a C) -> BoxFuture<'a, Result<T, E>>,
     {
         let dialect = self.inner.dialect;
-        let begun = self.inner.pool.begin_with(dialect.begin_read()).await;
-        let mut transaction = begun.map_err(|error| dialect.classify(error))?;
+        let classify = |error| dialect.classify(error);
+        let mut place = Place::of(&self.inner.pool).await.map_err(classify)?;
+        let mut transaction = place.begin(dialect.begin_read()).await.map_err(classify)?;
         let mut tx = Tx::new(&mut transaction, dialect);
         let result = work(&mut tx, context).await;
         let result = tx.settle(result);

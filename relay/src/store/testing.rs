@@ -4,8 +4,11 @@ use super::Store;
 use futures_util::FutureExt as _;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _};
 use std::{
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, resume_unwind},
+    pin::pin,
     sync::atomic::{AtomicU32, Ordering},
+    task::Poll,
 };
 
 /// Names the variable with the URL of a PostgreSQL server whose user may create databases.
@@ -24,6 +27,21 @@ pub(crate) async fn on_both_migrated(test: impl AsyncFn(Store)) {
         test(store).await;
     })
     .await;
+}
+
+/// Runs a future until it was polled so often, then drops it, as whoever hangs up or is killed does: `None` if it had not
+/// ended.
+pub(crate) async fn killed_after<T>(polls: usize, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut left = polls;
+    poll_fn(move |context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
 }
 
 /// Runs `test` on an empty SQLite database.

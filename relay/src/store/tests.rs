@@ -186,6 +186,39 @@ async fn callers_that_hang_up_anywhere_leave_all_or_nothing() {
     .await;
 }
 
+/// A BEGIN that is under way when its caller hangs up is begun all the same; no connection with it goes back to the pool.
+#[tokio::test]
+async fn readers_that_hang_up_anywhere_leave_no_transaction_behind() {
+    on_postgres(async |store| {
+        one_counter(&store).await;
+        let read = || {
+            store.read("test.hangUp", (), |tx, ()| {
+                Box::pin(async move { tx.fetch_all("SELECT id FROM counters", &[]).await.map(drop) })
+            })
+        };
+        // A connection that rests: the next one begins at once.
+        read().await.unwrap();
+        for polls in 1.. {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let ended = killed_after(polls, read()).await.is_some();
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let open = "SELECT COUNT(*) AS n FROM pg_stat_activity WHERE datname = current_database() \
+                AND state LIKE 'idle in transaction%'";
+            let open: Result<i64, StoreError> = store
+                .glance("test.open", (), |tx, ()| {
+                    Box::pin(async move { tx.fetch_one(open, &[]).await?.integer("n") })
+                })
+                .await;
+            assert_eq!(open.unwrap(), 0, "after {polls} polls");
+            if ended {
+                assert!(polls > 1, "nobody hung up");
+                break;
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn an_error_rolls_everything_back() {
     on_both(async |store| {
