@@ -120,6 +120,11 @@ fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'
 
 fn operate_group(group: &str, flags: &ArgMatches, verbs: &[Verb], world: &World<'_>) -> Exit {
     let Some((name, flags)) = flags.subcommand() else { return Exit::Usage };
+    // A module's groups are one level deeper.
+    let deeper = format!("{group} ");
+    if verbs.iter().any(|verb| verb.group.starts_with(&deeper)) {
+        return operate_group(&format!("{deeper}{name}"), flags, verbs, world);
+    }
     if (group, name) == inventory::NAME {
         return inventory::run(flags, world);
     }

@@ -18,8 +18,14 @@ fn parse(line: &str) -> Result<(Value, Option<String>), String> {
     let verbs = verbs();
     let words = ["relay"].into_iter().chain(line.split(' ')).map(str::to_owned);
     let matches = tree::command(&verbs).try_get_matches_from(words).map_err(|error| error.to_string())?;
-    let (group, flags) = matches.subcommand().unwrap();
-    let (name, flags) = flags.subcommand().unwrap();
+    let (mut group, mut flags) =
+        matches.subcommand().map(|(group, flags)| (group.to_owned(), flags)).unwrap();
+    let (mut name, mut inner) = flags.subcommand().unwrap();
+    if verbs.iter().any(|verb| verb.group == format!("{group} {name}")) {
+        (group, flags) = (format!("{group} {name}"), inner);
+        (name, inner) = flags.subcommand().unwrap();
+    }
+    let flags = inner;
     let verb = verbs.iter().find(|verb| verb.group == group && verb.name == name).unwrap();
     let mut around = Surroundings {
         tenant: "acme".into(),
@@ -50,6 +56,11 @@ fn every_operator_row_has_a_verb_of_its_own() {
     for verb in &verbs {
         assert!(!tree::FIXED.contains(&verb.group.as_str()), "{} is a fixed command", verb.group);
         let (_, group, _) = verb.method.parts();
+        assert!(
+            !verbs.iter().any(|other| other.group.starts_with(&format!("{} ", verb.group))),
+            "{}",
+            verb.group
+        );
         let same = verbs.iter().filter(|other| other.group == verb.group);
         for other in same {
             assert_eq!(
@@ -227,7 +238,8 @@ fn words_to_choose_from_are_shown_and_no_other_is_taken() {
     let all = tree::command(&verbs);
     let mut with_words = 0;
     for verb in &verbs {
-        let command = all.find_subcommand(&verb.group).unwrap().find_subcommand(&verb.name).unwrap();
+        let path = verb.group.split(' ').chain([verb.name.as_str()]);
+        let command = path.fold(&all, |command, word| command.find_subcommand(word).unwrap());
         for field in verb.fields.iter().filter(|field| !field.choices.is_empty()) {
             let arg = command.get_arguments().find(|arg| arg.get_id() == field.path.as_str()).unwrap();
             let words = arg.get_value_parser().possible_values().into_iter().flatten();

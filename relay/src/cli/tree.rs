@@ -83,7 +83,31 @@ pub(super) fn command(verbs: &[Verb]) -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(fixed())
-        .subcommands(groups.into_iter().map(|(name, verbs)| group(name, &verbs)))
+        .subcommands(of_groups(&groups))
+}
+
+/// A command for each group, and one for each module whose groups are below it.
+fn of_groups(groups: &BTreeMap<&str, Vec<&Verb>>) -> Vec<Command> {
+    let mut commands: BTreeMap<&str, Command> = BTreeMap::new();
+    for (path, verbs) in groups {
+        match path.split_once(' ') {
+            None => {
+                commands.insert(path, group(path, path, verbs));
+            }
+            Some((module, name)) => {
+                let above = commands.remove(module).unwrap_or_else(|| below(module));
+                commands.insert(module, above.subcommand(group(path, name, verbs)));
+            }
+        }
+    }
+    commands.into_values().collect()
+}
+
+fn below(module: &str) -> Command {
+    Command::new(module.to_owned())
+        .about(format!("Groups of {module}: over all tenants"))
+        .subcommand_required(true)
+        .arg_required_else_help(true)
 }
 
 fn fixed() -> Vec<Command> {
@@ -221,14 +245,14 @@ pub(super) fn output() -> Arg {
         .help("How to answer [default: lists as a table, single things as YAML]")
 }
 
-fn group(name: &str, verbs: &[&Verb]) -> Command {
+fn group(path: &str, name: &str, verbs: &[&Verb]) -> Command {
     Command::new(name.to_owned())
         .about(format!("Methods of {}", name.replace('-', " ")))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(verbs.iter().map(|verb| method(verb)))
-        .subcommands((name == inventory::NAME.0).then(inventory::command))
-        .subcommands((name == audit::NAME.0).then(audit::command))
+        .subcommands((path == inventory::NAME.0).then(inventory::command))
+        .subcommands((path == audit::NAME.0).then(audit::command))
 }
 
 fn method(verb: &Verb) -> Command {

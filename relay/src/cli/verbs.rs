@@ -4,7 +4,7 @@ use crate::api::schema::{Member, Node, Shape, TypeSchema};
 use serde_json::Value;
 use shared::api::Method;
 
-/// A verb: `relay <group> <name>`.
+/// A verb: `relay <group> <name>`; a group may be two words, `admin tokens`.
 pub(super) struct Verb {
     /// The row.
     pub(super) method: Method,
@@ -80,7 +80,7 @@ pub(super) enum Form {
 /// Groups of things that are in a project. (Elsewhere a project that is not named means the tenant itself.)
 const IN_PROJECTS: &[&str] = &["pools"];
 
-/// Groups of these modules are commands of their own name; others keep the module in front of theirs.
+/// Groups of these modules are commands of their own name; others are below a command of the module's.
 const BARE_MODULES: &[&str] = &["compute", "iam", "infra"];
 
 impl Verb {
@@ -106,7 +106,7 @@ impl Verb {
         let secrets =
             answer.root().members().into_iter().filter(|member| member.node.shape() == Shape::Secret);
         let group =
-            if BARE_MODULES.contains(&module) { kebab(group) } else { format!("{module}-{}", kebab(group)) };
+            if BARE_MODULES.contains(&module) { kebab(group) } else { format!("{module} {}", kebab(group)) };
         let secrets = secrets.map(|member| member.name.to_owned()).collect();
         Ok(Self { method: *method, group, name: kebab(name), fields, secrets })
     }

@@ -225,7 +225,7 @@ async fn a_refused_login_leaves_no_context_and_an_admin_role_is_asked_for() {
         let done = desk.log_in(&format!("--admin-role EDITOR {}", desk.place())).await;
         assert_eq!(done.code, Some(if role == "OWNER" { 0 } else { 1 }), "{role}: {done}");
     }
-    assert_eq!(desk.run("admin-users list").code, Some(0), "as admin");
+    assert_eq!(desk.run("admin users list").code, Some(0), "as admin");
 }
 
 #[test]
