@@ -42,6 +42,7 @@ pub enum Kind {
     TokenCreated,
     TokenUpdated,
     TokenDeleted,
+    TaskArchived,
 }
 
 impl Kind {
@@ -83,6 +84,7 @@ impl Kind {
             Self::TokenCreated => "iam.token.created",
             Self::TokenUpdated => "iam.token.updated",
             Self::TokenDeleted => "iam.token.deleted",
+            Self::TaskArchived => "infra.task.archived",
         }
     }
 }

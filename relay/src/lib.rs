@@ -30,4 +30,5 @@ pub mod rotation;
 pub mod seal;
 pub mod server;
 pub mod store;
+pub mod tasks;
 pub mod trusting;

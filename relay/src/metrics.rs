@@ -14,6 +14,7 @@ pub struct Metrics {
     request_seconds: Histogram,
     joins: Family<OutcomeLabels, Counter>,
     nodes: Family<StateLabels, Gauge>,
+    tasks: Family<QueueLabels, Gauge>,
     retries: Family<ReasonLabels, Gauge>,
     pending_requests: Gauge,
     ca_not_after: Gauge,
@@ -33,6 +34,11 @@ struct StateLabels {
     state: &'static str,
 }
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabels {
+    queue: String,
+    state: &'static str,
+}
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabels {
     reason: &'static str,
 }
@@ -46,6 +52,7 @@ impl Default for Metrics {
             request_seconds: Histogram::new(buckets),
             joins: Family::default(),
             nodes: Family::default(),
+            tasks: Family::default(),
             retries: Family::default(),
             pending_requests: Gauge::default(),
             ca_not_after: Gauge::default(),
@@ -56,6 +63,7 @@ impl Default for Metrics {
         registry.register("request_seconds", "Time to answer a request", metrics.request_seconds.clone());
         registry.register("joins", "Joins judged", metrics.joins.clone());
         registry.register("nodes", "Nodes by state", metrics.nodes.clone());
+        registry.register("tasks", "Tasks by queue and state", metrics.tasks.clone());
         registry.register("store_retries_total", "Transactions tried again", metrics.retries.clone());
         registry.register(
             "join_requests_pending",
@@ -90,6 +98,11 @@ impl Metrics {
     /// Sets how many nodes are in a state.
     pub fn set_nodes(&self, state: &'static str, count: i64) {
         self.nodes.get_or_create(&StateLabels { state }).set(count);
+    }
+
+    /// Sets how many tasks of a queue are in a state.
+    pub fn set_tasks(&self, queue: &str, state: &'static str, count: i64) {
+        self.tasks.get_or_create(&QueueLabels { queue: queue.to_owned(), state }).set(count);
     }
 
     /// Sets how many transactions were tried again for a reason, since the start.

@@ -53,6 +53,7 @@ const WORDS: &[(&str, &str)] = &[
     (Sha256HexRule::PATTERN, "64 hexadecimal digits in lower case"),
     (LabelRule::PATTERN, "1 to 256 characters, none of them a control character"),
     (SecretNameRule::PATTERN, "1 to 128 letters, digits and . _ -, the first a letter or digit"),
+    (crate::api::components::CURSOR_PATTERN, "the cursor of a page of components"),
     (crate::api::tokens::IdOrAllRule::PATTERN, "an id, or * for all that the token's owner has"),
     (
         crate::api::subject::PATTERN,

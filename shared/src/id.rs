@@ -60,6 +60,8 @@ kinds! {
     InviteId, Invite, "inv_";
     /// A signing key of tokens, `sk_…`.
     SigningKeyId, SigningKey, "sk_";
+    /// A task, `task_…`.
+    TaskId, Task, "task_";
     /// A bundle of endorsement authorities, `ea_…`.
     EndorsementAuthorityId, EndorsementAuthority, "ea_";
 }

@@ -1,6 +1,7 @@
 //! The methods: THE LIST binds each row of the table to the handler that does it.
 
 pub mod audit;
+pub mod components;
 pub mod document;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
@@ -23,6 +24,7 @@ pub mod schema;
 pub mod secrets;
 pub mod sites;
 mod steps;
+pub mod tasks;
 pub mod tenants;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -135,5 +137,14 @@ fn admin(registry: Registry) -> Result<Registry, String> {
         .on(api::tokens::ADMIN_GET, tokens::admin_get)?
         .on(api::tokens::ADMIN_LIST, tokens::admin_list)?
         .on(api::tokens::ADMIN_REVOKE, tokens::admin_revoke)?
+        .on(api::components::PING, components::ping)?
+        .on(api::components::LIST, components::list)?
+        .on(api::components::GET, components::get)?
+        .on(api::components::DELETE, components::delete)?
+        .on(api::tasks::LIST, tasks::list)?
+        .on(api::tasks::GET, tasks::get)?
+        .on(api::tasks::RETRY, tasks::retry)?
+        .on(api::tasks::DELETE, tasks::delete)?
+        .on(api::tasks::QUEUES, tasks::queues)?
         .on(api::audit::ADMIN_LIST, audit::list_all)
 }

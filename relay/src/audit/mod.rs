@@ -6,6 +6,7 @@
 //!   id, so that there is one however many transactions there are. A call that changes nothing in the store leaves none.
 //! - **A machine's call** is recorded where it has news: where its transaction writes an event (a join, a deferral, a
 //!   renewal). Heartbeats, and the retries of a machine that waits, are neither news nor records.
+//! - **A component's ping** is recorded where it is the first, or comes with another token; it is a sign of life otherwise.
 //! - **A refusal** is recorded right after it, in a transaction of its own and before the answer leaves: a crash between the
 //!   two loses the record of a request that was never answered. How many are recorded is bounded ([`denials`]). Nobody who
 //!   did not prove who they are leaves any: those are counted, by `relay_requests_total`.
@@ -37,6 +38,7 @@ use named::Named;
 use shared::{
     api::{
         Access, Kind, Method,
+        access::Action,
         audit::{AuditDecision, AuditRecord},
     },
     id::{AuditId, TokenId},
@@ -56,10 +58,17 @@ pub fn beside(call: &Call, method: &Method, input: &[u8]) -> Option<Beside> {
     }
     let record = record(call, action(method), &named(call, input));
     let when = match &call.caller {
+        Caller::Credential(_) if is_sign_of_life(method) => When::News,
         Caller::Credential(_) => When::Always { drawn: draws(method) },
         Caller::JoinToken(_) | Caller::Peer(_) => When::News,
     };
     Some(Beside::new(record, when))
+}
+
+/// Whether a method's calls say that somebody lives, again and again: they are news only where something is another.
+#[must_use]
+pub fn is_sign_of_life(method: &Method) -> bool {
+    matches!(method.access, Access::May(Action::ComponentsPing, _))
 }
 
 /// Records a refusal of an action, if it is one and there were not too many. What fails here is logged: the refusal stands.

@@ -23,6 +23,10 @@ pub struct Named {
     invite_id: Option<String>,
     subject: Option<String>,
     name: Option<String>,
+    task_id: Option<String>,
+    #[serde(rename = "type")]
+    component_type: Option<String>,
+    identifier: Option<String>,
 }
 
 impl Named {

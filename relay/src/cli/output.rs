@@ -58,6 +58,12 @@ const COLUMNS: &[(&str, &[&str])] = &[
         ],
     ),
     ("events", &["time", "type", "subject", "actor"]),
+    (
+        "components",
+        &["type", "identifier", "version", "startedAt", "pingedAt", "subject", "tokenId", "tokenExpiresAt"],
+    ),
+    ("queues", &["queue", "state", "count", "oldestCreatedAt"]),
+    ("tasks", &["id", "queue", "type", "state", "attempts", "createdAt", "dueAt", "lastError"]),
     ("grants", &["siteId", "role", "since", "grantedBy"]),
     ("invites", &["id", "projectId", "role", "expiresAt", "createdBy"]),
     ("members", &["memberId", "role", "since", "addedBy"]),

@@ -109,6 +109,8 @@ fn sample(verb: &Verb, field: &verbs::Field) -> String {
         "joinRequestId" => format!("jr_{}", "0".repeat(26)),
         "authorityId" => format!("ea_{}", "0".repeat(26)),
         "nodeId" => format!("nd_{}", "0".repeat(26)),
+        "taskId" => format!("task_{}", "0".repeat(26)),
+        "startedAt" => "2026-01-02T03:04:05Z".into(),
         "cursor" => "will-be-left-out".into(),
         "mac" => "00:1a:2b:3c:4d:5e".into(),
         "gpuUuid" => "GPU-12345678".into(),
@@ -209,6 +211,7 @@ const NAMELESS: &[&str] = &[
     "admin.tokens.create",
     "iam.self.whoAmI",
     "iam.self.permissions",
+    "admin.tasks.queues",
 ];
 
 #[test]

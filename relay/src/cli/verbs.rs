@@ -4,7 +4,7 @@ use crate::api::schema::{Member, Node, Shape, TypeSchema};
 use serde_json::Value;
 use shared::api::Method;
 
-/// A verb: `relay <group> <name>`; a group may be two words, `admin tokens`.
+/// A verb: `relay <group> <name>`; a group may be two words, `admin tasks`.
 pub(super) struct Verb {
     /// The row.
     pub(super) method: Method,
@@ -120,8 +120,12 @@ impl Verb {
 }
 
 /// Groups whose own things are named by another field than their name tells.
-const OWN_NAMES: &[(&str, &str)] =
-    &[("endorsementKeys", "ekSha256"), ("grants", "userId"), ("inventory", "entryId")];
+const OWN_NAMES: &[(&str, &str)] = &[
+    ("components", "identifier"),
+    ("endorsementKeys", "ekSha256"),
+    ("grants", "userId"),
+    ("inventory", "entryId"),
+];
 
 /// What the fields that name a group's own things may be called, the most likely first: `joinTokens` are named by
 /// `joinTokenId`, `tokenId` or `name`.

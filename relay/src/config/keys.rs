@@ -78,6 +78,12 @@ pub(super) const TRUSTED_PROXIES: Key = Key {
 /// How long the audit is kept.
 pub(super) const AUDIT_DAYS: Key =
     number("audit_days", "Days that records of the audit are kept, in whole batches [default: 400]");
+/// How long completed tasks are kept.
+pub(super) const TASK_COMPLETED_DAYS: Key =
+    number("task_completed_days", "Days that completed tasks are kept [default: 14]");
+/// How long archived tasks are kept.
+pub(super) const TASK_ARCHIVED_DAYS: Key =
+    number("task_archived_days", "Days that archived tasks are kept, which were given up [default: 90]");
 /// The SPIFFE trust domain.
 pub(super) const TRUST_DOMAIN: Key = text(
     "trust_domain",
@@ -169,6 +175,8 @@ pub const KEYS: &[Key] = &[
     METRICS_LISTEN,
     TRUSTED_PROXIES,
     AUDIT_DAYS,
+    TASK_COMPLETED_DAYS,
+    TASK_ARCHIVED_DAYS,
     LIMIT_TOKEN,
     LIMIT_IP,
     LIMIT_HEALTH,

@@ -33,8 +33,8 @@ use std::{
 
 /// The most that a limit may be set to: a million a minute.
 pub const MAX_LIMIT: u32 = 1_000_000;
-/// How long the audit is kept at most, in days: a hundred years.
-const MAX_AUDIT_DAYS: u32 = 36_500;
+/// How long anything is kept at most, in days: a hundred years.
+const MAX_DAYS: u32 = 36_500;
 /// How long the audit is kept unless told otherwise, in days: a year, and a month to look back on it.
 const DEFAULT_AUDIT_DAYS: u32 = 400;
 /// The most networks of proxies.
@@ -79,6 +79,10 @@ pub struct Settings {
     pub trusted_proxies: Vec<IpNet>,
     /// How many days records of the audit are kept.
     pub audit_days: u32,
+    /// How long completed tasks are kept, in days.
+    pub task_completed_days: u32,
+    /// How long archived tasks are kept, in days.
+    pub task_archived_days: u32,
     /// What is too much.
     pub limits: Limits,
     /// The provider by which people log in.
@@ -138,6 +142,8 @@ impl Settings {
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
             trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
+            task_completed_days: parsed(&merged, &keys::TASK_COMPLETED_DAYS, days)?.unwrap_or(14),
+            task_archived_days: parsed(&merged, &keys::TASK_ARCHIVED_DAYS, days)?.unwrap_or(90),
             limits: limits(&merged)?,
             oidc: oidc::read(&merged)?,
             log: log_settings(&merged)?,
@@ -232,8 +238,8 @@ fn limit(text: &str) -> Result<NonZeroU32, String> {
 }
 
 fn days(text: &str) -> Result<u32, String> {
-    let days = text.parse().ok().filter(|days| (1..=MAX_AUDIT_DAYS).contains(days));
-    days.ok_or_else(|| format!("must be an integer from 1 to {MAX_AUDIT_DAYS}"))
+    let days = text.parse().ok().filter(|days| (1..=MAX_DAYS).contains(days));
+    days.ok_or_else(|| format!("must be an integer from 1 to {MAX_DAYS}"))
 }
 
 /// Networks by commas. A single address is written with its whole prefix: one that is forgotten trusts nobody by mistake.

@@ -5,7 +5,11 @@
 //! What is told to wait (429, 503) is no news, and faults of ours are logged where they become a problem.
 
 use super::proxy::ProxyError;
-use crate::{audit::named::Named, call::Caller, fault::chain};
+use crate::{
+    audit::{self, named::Named},
+    call::Caller,
+    fault::chain,
+};
 use serde::{Deserialize, de::IgnoredAny};
 use shared::{
     api::{Kind, Method},
@@ -97,7 +101,9 @@ enum Made {
 
 /// Records a change that somebody made by an API credential. `input` and `answer` are its bodies.
 pub(super) fn changed(method: &Method, request_id: &str, caller: &Caller, input: &[u8], answer: &[u8]) {
-    if let (Kind::Mutation, Caller::Credential(principal)) = (method.kind, caller) {
+    if let (Kind::Mutation, Caller::Credential(principal)) = (method.kind, caller)
+        && !audit::is_sign_of_life(method)
+    {
         let (method, resource) = (method.name, resource(input, answer));
         tracing::info!(method, resource, request_id, actor = principal.subject, "changed");
     }
@@ -154,7 +160,8 @@ mod tests {
             let found = resource(serde_json::Value::from(input).to_string().as_bytes(), b"{}");
             let found: BTreeSet<&str> = found.split(' ').filter(|word| !word.is_empty()).collect();
             let is_name = |word: &&String| {
-                word.ends_with("Id") || ["name", "ekSha256", "subject"].contains(&word.as_str())
+                word.ends_with("Id")
+                    || ["name", "ekSha256", "subject", "type", "identifier"].contains(&word.as_str())
             };
             let expected: Vec<String> =
                 members.keys().filter(is_name).map(|word| format!("{word}=x-{word}")).collect();

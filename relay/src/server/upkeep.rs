@@ -1,15 +1,12 @@
 //! What the relay does by itself while it serves: write heartbeats, renew its certificate and bootstrap
-//! credentials, rotate CAs, forget what is over, show metrics.
+//! credentials, rotate CAs, do tasks, forget what is over (`sweeps`), say that it lives (`presence`), show metrics.
 //!
 //! What can't be undone (a rotation, a CA dropped, a row forgotten) waits for a wall clock that has held ([`Watch`]): a clock
 //! that is wrong for a minute must do no damage that outlasts it.
 
 use crate::{
     audit::sealer,
-    auth::{
-        bootstrap::{PairOfFiles, secret},
-        keys::SIGNS_SECONDS,
-    },
+    auth::bootstrap::{PairOfFiles, secret},
     ca::{self, Authority, CaRecord, Demand, Domain, ServerCertificate},
     clock::{Sight, Watch},
     config::Settings,
@@ -20,18 +17,22 @@ use crate::{
         App, problem,
         tls::{Tls, TlsError},
     },
-    join::queue,
     rotation::{self, Rotator},
-    store::{
-        StoreError, authorities, certificates, credentials, events, idempotency, invites, join_requests,
-        logins, nodes, signing_keys,
-    },
+    store::{StoreError, authorities, events, join_requests, nodes, tasks},
+    tasks::runner::Runner,
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use rustls::pki_types::{IpAddr, ServerName};
-use shared::{api::nodes::NodeState, time::Timestamp};
+use shared::{
+    api::{
+        nodes::NodeState,
+        tasks::{QueueCount, TaskState},
+    },
+    time::Timestamp,
+};
 use std::{
+    collections::BTreeSet,
     future::Future,
     io,
     net::SocketAddr,
@@ -41,25 +42,19 @@ use std::{
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
+mod presence;
+mod sweeps;
+
 /// How often heartbeats are written.
 const HEARTBEATS: Duration = Duration::from_secs(1);
 /// How often events without a number are looked for.
 const NUMBERING: Duration = Duration::from_millis(300);
 /// How many events get their number in one transaction.
 const NUMBERED_AT_ONCE: i64 = 1_000;
-/// How long an event is kept, in seconds (400 days).
-const EVENTS_SECONDS: i64 = 400 * 86_400;
 /// How often a store that was full is looked at for room.
 const SPACE: Duration = Duration::from_secs(10);
 /// How often certificates, CAs, bootstrap credentials and what is over are looked at.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
-/// How long an answer is kept for its retry, in seconds (one day).
-const ANSWERS_SECONDS: i64 = 86_400;
-/// How long an expired certificate is kept, in seconds (60 days: the longest grace, twice).
-const CERTIFICATES_SECONDS: i64 = 60 * 86_400;
-
-/// How long a join request that has ended is kept, in seconds (90 days).
-const REQUESTS_SECONDS: i64 = 90 * 86_400;
 
 /// Starts all of it; it ends when the answer is dropped.
 pub(super) fn start(
@@ -93,6 +88,10 @@ pub(super) fn start(
         async move { number_events(&relay).await }
     }));
     let house = Arc::new(House::new(settings, address, app, tls, dates));
+    let handlers = Arc::new(sweeps::handlers(&house));
+    let runner = Arc::new(Runner::new(app.relay.clone(), handlers));
+    tasks.spawn(presence::show(app.relay.clone(), settings.data_dir.clone(), runner.clone()));
+    tasks.spawn(async move { runner.run().await });
     tasks.spawn(every(HOUSEKEEPING, "housekeeping", move || {
         let house = house.clone();
         async move { house.keep().await }
@@ -150,6 +149,7 @@ struct House {
     names: Vec<ServerName<'static>>,
     directory: PathBuf,
     audit_days: u32,
+    kept: sweeps::Kept,
     watch: Mutex<Watch>,
     shown: Mutex<Shown>,
 }
@@ -192,6 +192,10 @@ impl House {
             names: server_names(settings, address),
             directory: settings.data_dir.clone(),
             audit_days: settings.audit_days,
+            kept: sweeps::Kept {
+                completed_days: settings.task_completed_days,
+                archived_days: settings.task_archived_days,
+            },
             watch: Mutex::new(Watch::default()),
             shown: Mutex::new(Shown { cas: faces(&app.relay.ca.load()), certificate: dates }),
         };
@@ -209,11 +213,6 @@ impl House {
         }
         self.show(&relay.ca.load(), trusted)?;
         relay.limits.tidy();
-        if trusted {
-            queue::expire(relay).await?;
-            forget(relay).await?;
-            sealer::prune(relay, self.audit_days).await?;
-        }
         count(relay).await
     }
 
@@ -273,14 +272,24 @@ pub(super) async fn count(relay: &Context) -> Result<(), Fault> {
     let counted = relay.store.read("metrics", (), |tx, ()| {
         Box::pin(async move {
             let pending = join_requests::count_pending(tx).await?;
-            Ok::<_, Fault>((nodes::count_by_state(tx).await?, pending))
+            Ok::<_, Fault>((nodes::count_by_state(tx).await?, pending, tasks::counts(tx).await?))
         })
     });
-    let (counts, pending) = counted.await?;
+    let (counts, pending, queues) = counted.await?;
     relay.metrics.set_pending_requests(pending);
     for state in NodeState::ALL {
         let count = counts.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
         relay.metrics.set_nodes(state.as_str(), count);
+    }
+    let names: BTreeSet<&str> =
+        queues.iter().map(|counted| counted.queue.as_str()).chain([sweeps::UPKEEP.name]).collect();
+    for (queue, state) in names.into_iter().flat_map(|name| TaskState::ALL.map(|state| (name, state))) {
+        let of = |counted: &&QueueCount| counted.queue == queue && counted.state == state;
+        relay.metrics.set_tasks(
+            queue,
+            state.as_str(),
+            queues.iter().find(of).map_or(0, |counted| counted.count),
+        );
     }
     Ok(())
 }
@@ -342,25 +351,6 @@ async fn number_events(relay: &Context) -> Result<(), Fault> {
         .transact("numbering events", (), |tx, ()| Box::pin(events::number(tx, NUMBERED_AT_ONCE)))
         .await;
     numbered.map(drop).map_err(Fault::from)
-}
-
-async fn forget(relay: &Context) -> Result<(), Fault> {
-    relay
-        .store
-        .transact("forget", relay.clock.now(), |tx, now| {
-            Box::pin(async move {
-                idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
-                credentials::forget(tx, *now).await?;
-                invites::forget(tx, *now).await?;
-                logins::forget(tx, *now).await?;
-                events::forget(tx, now.plus_seconds(-EVENTS_SECONDS)).await?;
-                signing_keys::forget(tx, now.plus_seconds(-2 * SIGNS_SECONDS)).await?;
-                certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;
-                join_requests::forget(tx, now.plus_seconds(-REQUESTS_SECONDS)).await?;
-                Ok(())
-            })
-        })
-        .await
 }
 
 /// Shows the metrics on an address of their own: a loopback port for a scraper.

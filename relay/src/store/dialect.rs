@@ -211,6 +211,15 @@ impl Dialect {
         }
     }
 
+    /// The SELECT that also locks its rows until the transaction ends, and leaves out those that another has locked.
+    /// SQLite's one writer has them all.
+    pub(super) fn locking_free(self, select: &'static str) -> SqlStr {
+        match self {
+            Self::Sqlite => select.into_sql_str(),
+            Self::Postgres => AssertSqlSafe(format!("{select} FOR UPDATE SKIP LOCKED")).into_sql_str(),
+        }
+    }
+
     /// The type of an `ID` column, compared and ordered by bytes.
     pub(super) fn id_type(self) -> &'static str {
         match self {

@@ -14,6 +14,7 @@ pub mod audit;
 pub mod authorities;
 pub mod beside;
 pub mod certificates;
+pub mod components;
 mod copy;
 pub mod credentials;
 mod dialect;
@@ -45,6 +46,7 @@ pub mod secrets;
 pub mod signing_keys;
 pub mod sites;
 mod space;
+pub mod tasks;
 pub mod tenants;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -80,6 +82,7 @@ const FAMILIES: &[&[&str]] = &[
     audit::STATEMENTS,
     authorities::STATEMENTS,
     certificates::STATEMENTS,
+    components::STATEMENTS,
     credentials::STATEMENTS,
     endorsement_authorities::STATEMENTS,
     endorsement_keys::STATEMENTS,
@@ -104,6 +107,7 @@ const FAMILIES: &[&[&str]] = &[
     secrets::STATEMENTS,
     signing_keys::STATEMENTS,
     sites::STATEMENTS,
+    tasks::STATEMENTS,
     tenants::STATEMENTS,
     token_views::STATEMENTS,
     users::STATEMENTS,

@@ -100,6 +100,19 @@ impl<'c> Tx<'c> {
         self.all(self.dialect.locking(select), args).await
     }
 
+    /// As [`Tx::lock_all`], without the rows that another transaction has locked: for workers that share a queue, where
+    /// what one is about to take is no other's to wait for.
+    ///
+    /// # Errors
+    /// As [`Tx::execute`].
+    pub async fn lock_free(
+        &mut self,
+        select: &'static str,
+        args: &[Value<'_>],
+    ) -> Result<Vec<Row>, StoreError> {
+        self.all(self.dialect.locking_free(select), args).await
+    }
+
     /// The time by the database's clock: for what several relays must agree on.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 
 pub mod access;
 pub mod audit;
+pub mod components;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
 pub mod events;
@@ -25,6 +26,7 @@ pub mod roles;
 pub mod secrets;
 pub mod sites;
 pub mod subject;
+pub mod tasks;
 pub mod tenants;
 pub mod tokens;
 pub mod users;

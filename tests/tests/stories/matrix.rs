@@ -5,7 +5,11 @@
 //! UNAUTHENTICATED. To change the stored matrix, run this with BLESS_MATRIX=1 and read the difference.
 
 use super::World;
-use relay::auth::tokens::{self, Purpose};
+use relay::{
+    auth::tokens::{self, Purpose},
+    fault::Fault,
+    tasks::{Asked, Kind, Manner, Queue, enqueue},
+};
 use serde_json::{Value, json};
 use shared::api::{
     access::AdminRole,
@@ -24,6 +28,14 @@ type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)],
 /// The placeholder join that the queue's rows ask for, made before each call.
 const WAITS: &[(&str, &str)] = &[("", "wait")];
 const JOINS: &[(&str, &str)] = &[("", "join")];
+/// A task that waits, made before each call.
+const TASK: &[(&str, &str)] = &[("", "task")];
+const PING: &str = r#"{"type": "worker", "identifier": "w", "version": "1", "startedAt": "2026-01-02T03:04:05Z", "intervalSeconds": 60}"#;
+const PINGED: &[(&str, &str)] = &[("infra.components.ping", PING)];
+/// What nobody here does.
+static ERRANDS: Queue = Queue { name: "errands", at_a_time: 1 };
+static ERRAND: Kind =
+    Kind { name: "errand.run", queue: &ERRANDS, manner: Manner::Retried, lease_seconds: 60 };
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
@@ -74,6 +86,15 @@ const ROWS: &[Row] = &[
     ("", "admin.tokens.get", &[], r#"{"tokenId": "$spare"}"#),
     ("", "admin.tokens.list", &[], "{}"),
     ("", "admin.tokens.revoke", &[], r#"{"tokenId": "$spare"}"#),
+    ("", "infra.components.ping", &[], PING),
+    ("", "admin.components.list", &[], "{}"),
+    ("", "admin.components.get", PINGED, r#"{"type": "worker", "identifier": "w"}"#),
+    ("", "admin.components.delete", PINGED, r#"{"type": "worker", "identifier": "w"}"#),
+    ("", "admin.tasks.list", &[], "{}"),
+    ("", "admin.tasks.queues", &[], "{}"),
+    ("", "admin.tasks.get", TASK, r#"{"taskId": "$task"}"#),
+    ("", "admin.tasks.retry", TASK, r#"{"taskId": "$task"}"#),
+    ("", "admin.tasks.delete", TASK, r#"{"taskId": "$task"}"#),
     ("", "compute.events.list", &[], r#"{"tenantId": "acme"}"#),
     ("custom", "compute.sites.create", &[], r#"{"siteId": "s-$n", "ownerTenantId": "acme", "custom": true}"#),
     ("platform", "compute.sites.create", &[], r#"{"siteId": "s-$n", "ownerTenantId": "provider"}"#),
@@ -173,6 +194,7 @@ struct Facts {
     made: Value,
     request: String,
     node: String,
+    task: String,
 }
 
 impl Facts {
@@ -207,6 +229,7 @@ impl Facts {
             made: Value::Null,
             request: String::new(),
             node: String::new(),
+            task: String::new(),
         };
         let many = json!({"tenantId": "acme", "poolId": "barn-a", "ttlSeconds": 86_400, "maxUses": 10_000});
         facts.token = facts.root("compute/joinTokens/create", many).await["token"].as_str().unwrap().into();
@@ -354,6 +377,17 @@ impl Facts {
         self.number
     }
 
+    async fn errand(&self) -> String {
+        let context = self.world.relay.context.clone();
+        let asked = context.store.transact("ask", &context, |tx, context| {
+            Box::pin(async move {
+                let id = enqueue(tx, &context.random, &Asked::now(&ERRAND, &Value::Null)).await?;
+                Ok::<_, Fault>(id.unwrap().to_string())
+            })
+        });
+        asked.await.unwrap()
+    }
+
     /// Makes what a row must find.
     async fn prepare(&mut self, before: &[(&str, &str)]) {
         for (method, body) in before {
@@ -366,6 +400,7 @@ impl Facts {
                     let answer = machine.join(&self.world.relay, minted["token"].as_str().unwrap()).await;
                     self.request = answer.body["joinRequestId"].as_str().unwrap().to_owned();
                 }
+                ("", "task") => self.task = self.errand().await,
                 ("", _) => {
                     let mut machine = Machine::new(self.next());
                     let answer = machine.join(&self.world.relay, &self.token).await;
@@ -401,6 +436,7 @@ impl Facts {
             .replace("$spare", &self.spare)
             .replace("$request", &self.request)
             .replace("$node", &self.node)
+            .replace("$task", &self.task)
             .replace("$pem", &self.pem.replace('\n', "\\n"))
             .replace("$ek", &"ab".repeat(32));
         for thing in ["invite", "endorsementAuthority", "joinToken"] {

@@ -39,6 +39,15 @@ const BODIES: &[(&str, &str)] = &[
     ("admin.tokens.revoke", r#"{"tokenId": "$api"}"#),
     ("iam.audit.list", r#"{"tenantId": "t"}"#),
     ("admin.audit.list", "{}"),
+    ("infra.components.ping", r#"{"type": "worker", "identifier": "w-1", "version": "1", "startedAt": "2026-01-02T03:04:05Z", "intervalSeconds": 60}"#),
+    ("admin.components.list", "{}"),
+    ("admin.components.get", r#"{"type": "worker", "identifier": "w-1"}"#),
+    ("admin.components.delete", r#"{"type": "worker", "identifier": "w-1"}"#),
+    ("admin.tasks.list", "{}"),
+    ("admin.tasks.queues", "{}"),
+    ("admin.tasks.get", r#"{"taskId": "$task"}"#),
+    ("admin.tasks.retry", r#"{"taskId": "$task"}"#),
+    ("admin.tasks.delete", r#"{"taskId": "$task"}"#),
     ("iam.self.whoAmI", "{}"),
     ("iam.self.permissions", "{}"),
     ("compute.sites.create", r#"{"siteId": "s", "ownerTenantId": "t", "custom": true}"#),
@@ -99,7 +108,8 @@ fn every_operators_row_has_a_body_here() {
 async fn every_row_is_decided_by_its_own_action() {
     at_a_desk(async |desk| {
         let node = nodes::admit(&desk, 1, nodes::UUID).await;
-        let mut ids = Ids { node: node.as_str().to_owned(), ..Ids::default() };
+        let task = tasks::archived(&desk).await.to_string();
+        let mut ids = Ids { node: node.as_str().to_owned(), task, ..Ids::default() };
         for (name, body) in BODIES {
             let body = filled(body, &ids);
             let row = desk.registry.get(name).unwrap().method;
@@ -155,6 +165,7 @@ struct Ids {
     authority: String,
     invite: String,
     api: String,
+    task: String,
 }
 
 /// What only a user can whose token is in the store; `root` is none.
@@ -166,6 +177,7 @@ fn filled(body: &str, ids: &Ids) -> Value {
     let body = body.replace("$node", &ids.node).replace("$token", &ids.token);
     let body = body.replace("$request", &ids.request).replace("$authority", &ids.authority);
     let body = body.replace("$invite", &ids.invite).replace("$api", &ids.api);
+    let body = body.replace("$task", &ids.task);
     let pem = endorsement_authorities::bundle().replace('\n', "\\n");
     serde_json::from_str(&body.replace("$ek", &"ab".repeat(32)).replace("$pem", &pem)).unwrap()
 }
@@ -212,6 +224,7 @@ async fn a_machine_is_nobody_here() {
                 authority: id("ea_"),
                 invite: id("inv_"),
                 api: id("tk_"),
+                task: id("task_"),
             };
             let body = filled(body, &ids);
             let caller = Caller::JoinToken(shared::id::JoinTokenId::derive(&[1; 32]));

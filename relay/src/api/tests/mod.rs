@@ -13,6 +13,7 @@ mod pools;
 mod powers;
 mod secrets;
 mod sites;
+mod tasks;
 mod tenants;
 mod tokens;
 
@@ -176,7 +177,7 @@ impl Desk {
     }
 
     /// The events so far: type and subject, in order.
-    async fn events(&self) -> Vec<(String, String)> {
+    pub(crate) async fn events(&self) -> Vec<(String, String)> {
         let rows = self.relay.store.read("events", (), |tx, ()| {
             Box::pin(
                 tx.fetch_all("SELECT type, subject FROM events ORDER BY occurred_at, id LIMIT 1000", &[]),
@@ -190,7 +191,7 @@ impl Desk {
     }
 
     /// The data of the last event.
-    async fn last_event(&self) -> Value {
+    pub(crate) async fn last_event(&self) -> Value {
         let rows = self.relay.store.read("events", (), |tx, ()| {
             Box::pin(tx.fetch_one("SELECT data FROM events ORDER BY occurred_at DESC, id DESC LIMIT 1", &[]))
         });

@@ -8,7 +8,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 /// A relay that does not serve, and its housekeeping, which goes by turns.
 struct World {
-    house: House,
+    house: Arc<House>,
     pair: PairOfFiles,
     clock: Clock,
     _relay: Relay,
@@ -20,7 +20,7 @@ impl World {
         let home = tempfile::tempdir().unwrap();
         let clock = Clock::manual(Timestamp::from_seconds(1_780_000_000));
         let relay = Relay::start(settings(home.path()), clock.clone(), Random::seeded(5)).await.unwrap();
-        let house = House::new(&relay.settings, relay.address, &relay.app, &relay.tls, relay.dates);
+        let house = Arc::new(House::new(&relay.settings, relay.address, &relay.app, &relay.tls, relay.dates));
         let pair = PairOfFiles::new(house.relay.clone(), home.path().join("bootstrap"));
         pair.keep().await.unwrap();
         Self { house, pair, clock, _relay: relay, home }
@@ -36,6 +36,23 @@ impl World {
 
     async fn keep(&self) {
         self.house.keep().await.unwrap();
+        self.sweep().await;
+    }
+
+    /// What the recurring tasks do.
+    async fn sweep(&self) {
+        let handlers = Arc::new(sweeps::handlers(&self.house));
+        let runner = Runner::new(self.house.relay.clone(), handlers);
+        runner.ensure().await.unwrap();
+        // All of them are due.
+        let due: Result<u64, StoreError> = self
+            .house
+            .relay
+            .store
+            .transact("due", (), |tx, ()| Box::pin(tx.execute("UPDATE tasks SET due_at = 0", &[])))
+            .await;
+        due.unwrap();
+        assert_eq!(runner.turn().await.unwrap(), 3);
     }
 
     async fn pass(&self, time: Duration) {
@@ -93,8 +110,10 @@ async fn a_clock_that_is_wrong_for_a_minute_does_no_damage() {
         world.clock.step(days * DAY);
         // Where no CA holds by then, the turn fails, and says so.
         let _ = world.house.keep().await;
+        world.sweep().await;
         world.clock.advance(Duration::from_secs(60));
         let _ = world.house.keep().await;
+        world.sweep().await;
         assert_eq!((world.cas(), world.credentials().await), (cas.clone(), credentials), "{days}");
         if (0..30).contains(&days) {
             assert_eq!(world.shown().not_after, certificate.not_after, "{days}: it still holds");
@@ -203,5 +222,50 @@ async fn a_relay_that_has_just_begun_tells_of_its_fleet() {
         |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<i64>().ok());
     assert!(gauge("relay_ca_not_after_seconds ").unwrap() > 1_780_000_000, "{told}");
     assert_eq!(gauge("relay_join_requests_pending "), Some(0), "{told}");
+    assert_eq!(gauge("relay_tasks{queue=\"upkeep\",state=\"archived\"} "), Some(0), "{told}");
     assert_eq!(gauge("relay_nodes{state=\"live\"} "), Some(0), "{told}");
+}
+
+#[tokio::test]
+async fn ended_tasks_and_silent_components_are_kept_for_their_time() {
+    const TASK: &str = "INSERT INTO tasks (id, queue, type, state, once, payload, attempts, holder, fence, created_at, ended_at) \
+        VALUES ($1, 'q', 'k', $2, 0, 'null', 1, '', 1, 0, $3)";
+    const COMPONENT: &str = "INSERT INTO components (type, identifier, version, started_at, interval_seconds, subject, \
+        created_at, pinged_at) VALUES ('t', $1, '1', 0, 60, 's', 0, $2)";
+    let world = World::trusting().await;
+    let store = &world.house.relay.store;
+    let now = world.clock.now();
+    let made: Result<(), StoreError> = store
+        .transact("make", now, |tx, now| {
+            Box::pin(async move {
+                for (id, state, days) in [
+                    ("c13", "completed", 13),
+                    ("c15", "completed", 15),
+                    ("a89", "archived", 89),
+                    ("a91", "archived", 91),
+                ] {
+                    let id = format!("task_{}{id}", "0".repeat(23));
+                    let ended = now.plus_seconds(-days * DAY);
+                    tx.execute(TASK, &[id.as_str().into(), state.into(), ended.into()]).await?;
+                }
+                for (identifier, seconds) in [("lives", 86_000), ("silent", 86_500)] {
+                    tx.execute(COMPONENT, &[identifier.into(), now.plus_seconds(-seconds).into()]).await?;
+                }
+                Ok(())
+            })
+        })
+        .await;
+    made.unwrap();
+    world.keep().await;
+    let left: Result<Vec<String>, StoreError> = store
+        .read("left", (), |tx, ()| {
+            Box::pin(async move {
+                let sql = "SELECT id FROM tasks WHERE queue = 'q' UNION ALL SELECT identifier AS id FROM components ORDER BY id";
+                tx.fetch_all(sql, &[]).await?.iter().map(|row| row.text("id")).collect()
+            })
+        })
+        .await;
+    let left: Vec<String> =
+        left.unwrap().iter().map(|id| id.replace("task_00000000000000000000000", "")).collect();
+    assert_eq!(left, ["lives", "a89", "c13"]);
 }
