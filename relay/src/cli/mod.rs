@@ -28,6 +28,7 @@ mod terminal;
 mod tests;
 mod tree;
 mod verbs;
+mod watch;
 mod yaml;
 
 pub use exit::Exit;
@@ -124,6 +125,9 @@ fn operate_group(group: &str, flags: &ArgMatches, verbs: &[Verb], world: &World<
     let deeper = format!("{group} ");
     if verbs.iter().any(|verb| verb.group.starts_with(&deeper)) {
         return operate_group(&format!("{deeper}{name}"), flags, verbs, world);
+    }
+    if (group, name) == watch::NAME {
+        return watch::run(flags, world);
     }
     if (group, name) == inventory::NAME {
         return inventory::run(flags, world);

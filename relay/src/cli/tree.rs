@@ -7,6 +7,7 @@ use super::{
     output::Format,
     refresh,
     verbs::{Field, Form, Verb},
+    watch,
 };
 use crate::config::KEYS;
 use clap::{
@@ -253,6 +254,7 @@ fn group(path: &str, name: &str, verbs: &[&Verb]) -> Command {
         .subcommands(verbs.iter().map(|verb| method(verb)))
         .subcommands((path == inventory::NAME.0).then(inventory::command))
         .subcommands((path == audit::NAME.0).then(audit::command))
+        .subcommands((path == watch::NAME.0).then(watch::command))
 }
 
 fn method(verb: &Verb) -> Command {
