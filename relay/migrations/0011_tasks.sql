@@ -44,3 +44,11 @@ CREATE INDEX tasks_by_due ON tasks (type, due_at);
 CREATE INDEX tasks_by_state ON tasks (state, id);
 CREATE INDEX tasks_by_count ON tasks (queue, state, created_at);
 CREATE INDEX tasks_by_end ON tasks (state, ended_at);
+
+-- The revocation list of each issuing CA as it was published last, DER in base64. It is derived from the nodes.
+CREATE TABLE crls (
+    issuer ID PRIMARY KEY,
+    number BIGINT NOT NULL,
+    der TEXT NOT NULL,
+    made_at BIGINT NOT NULL
+);

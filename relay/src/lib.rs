@@ -14,6 +14,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod context;
+pub mod crls;
 pub mod csr;
 pub mod events;
 pub mod facts;

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     auth::policy::not_found,
     call::Call,
+    crls,
     events::Kind,
     facts::{Identity, IdentityKind},
     fault::Fault,
@@ -115,6 +116,7 @@ async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeA
     identities::suspend(tx, &node.node_id).await?;
     let reason = input.reason.as_ref().map(Label::as_str);
     node_views::ban(tx, &node.node_id, reason, call.now).await?;
+    crls::changed(tx, &call.relay.random).await?;
     let kinds: Vec<&str> = covered.iter().map(|identity| identity.kind.as_str()).collect();
     let data = json!({"poolId": node.pool_id, "reason": reason, "covers": kinds});
     announce(tx, call, news(Kind::NodeBanned, &node), data).await?;
@@ -142,6 +144,7 @@ async fn let_back(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeA
     identities::drop_suspended(tx, &node.node_id).await?;
     identities::lift_ban(tx, &node.node_id).await?;
     node_views::unban(tx, &node.node_id).await?;
+    crls::changed(tx, &call.relay.random).await?;
     announce(tx, call, news(Kind::NodeUnbanned, &node), json!({"poolId": node.pool_id})).await?;
     Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
 }
@@ -165,6 +168,7 @@ async fn let_go(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAns
     identities::drop_suspended(tx, &node.node_id).await?;
     identifiers::forget(tx, node.node_id.as_str()).await?;
     node_views::release(tx, &node.node_id, call.now).await?;
+    crls::changed(tx, &call.relay.random).await?;
     announce(tx, call, news(Kind::NodeReleased, &node), json!({"poolId": node.pool_id})).await?;
     Ok(NodeAnswer { node: find(tx, &node.pool_id, &node.node_id).await? })
 }

@@ -19,19 +19,25 @@ pub struct Revoked {
 }
 
 impl Authority {
-    /// The list of an issuing CA (by id, or the active one by name) in DER. Its number is `now` in
-    /// milliseconds, so that a later list has a higher one.
+    /// The list of an issuing CA (by id, or the active one by name) in DER. A later list must have a higher number: `now`
+    /// in milliseconds, unless an earlier one has that.
     ///
     /// # Errors
     /// No such CA, or a serial number that is none.
-    pub fn crl(&self, issuer: &str, revoked: &[Revoked], now: Timestamp) -> Result<Vec<u8>, CaError> {
+    pub fn crl(
+        &self,
+        issuer: &str,
+        revoked: &[Revoked],
+        now: Timestamp,
+        number: i64,
+    ) -> Result<Vec<u8>, CaError> {
         let issuer = self.issuer(issuer)?;
         let signer =
             issuer.signer().ok_or_else(|| CaError::UnknownIssuer { name: issuer.record.id.clone() })?;
         let params = CertificateRevocationListParams {
             this_update: now.plus_seconds(-BACKDATE_SECONDS).to_offset_date_time(),
             next_update: now.plus_seconds(CRL_SECONDS).to_offset_date_time(),
-            crl_number: SerialNumber::from(now.millis().unsigned_abs()),
+            crl_number: SerialNumber::from(number.unsigned_abs()),
             issuing_distribution_point: None,
             revoked_certs: revoked.iter().map(entry).collect::<Result<_, _>>()?,
             key_identifier_method: KeyIdMethod::PreSpecified(issuer.certificate.key_id.clone()),

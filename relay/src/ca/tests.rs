@@ -312,8 +312,8 @@ fn a_crl_is_signed_numbered_and_dated() {
     let serial = issue(&authority, Profile::Node).serial;
     let revoked = [Revoked { serial: serial.clone(), at: now() }];
     let node_ca = authority.issuers().find(|record| record.name == CaName::Node).unwrap();
-    let by_name = authority.crl("node", &revoked, now()).unwrap();
-    let by_id = authority.crl(&node_ca.id, &[], now().plus_seconds(1)).unwrap();
+    let by_name = authority.crl("node", &revoked, now(), 7).unwrap();
+    let by_id = authority.crl(&node_ca.id, &[], now().plus_seconds(1), 8).unwrap();
     let ca = der(&node_ca.certificate_pem);
     let ca = parsed(&ca);
     let (_, list) = CertificateRevocationList::from_der(&by_name).unwrap();
@@ -336,10 +336,10 @@ fn a_crl_is_signed_numbered_and_dated() {
         }
     }
     for bad in ["", "zz", &serial[2..], &format!("{serial}00")] {
-        let refused = authority.crl("node", &[Revoked { serial: bad.to_owned(), at: now() }], now());
+        let refused = authority.crl("node", &[Revoked { serial: bad.to_owned(), at: now() }], now(), 7);
         assert!(matches!(refused, Err(CaError::Serial { .. })), "{bad}");
     }
-    assert!(matches!(authority.crl("root", &[], now()), Err(CaError::UnknownIssuer { .. })));
+    assert!(matches!(authority.crl("root", &[], now(), 7), Err(CaError::UnknownIssuer { .. })));
 }
 
 #[test]

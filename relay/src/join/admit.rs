@@ -8,6 +8,7 @@ use super::{
     trust,
 };
 use crate::{
+    crls,
     events::{Event, Kind, Origin},
     facts::{Identity, NodeFacts, PoolFacts, TokenFacts},
     fault::Fault,
@@ -113,6 +114,7 @@ async fn write_node(
         }
         Some(_) if *reclaim => {
             nodes::rejoin(tx, certificate.generation, &joined).await?;
+            crls::changed(tx, &join.call.relay.random).await?;
             nodes::replace_certificate(tx, node, &join.key_sha256, &certificate.serial).await?;
             // Its endorsement keys stay: only a machine with one of them takes it over.
             identities::free_claims(tx, node).await?;

@@ -11,6 +11,7 @@ use crate::{
     clock::{Sight, Watch},
     config::Settings,
     context::Context,
+    crls,
     fault::{Fault, chain},
     files,
     http::{
@@ -88,7 +89,7 @@ pub(super) fn start(
         async move { number_events(&relay).await }
     }));
     let house = Arc::new(House::new(settings, address, app, tls, dates));
-    let handlers = Arc::new(sweeps::handlers(&house));
+    let handlers = Arc::new(crls::handlers(sweeps::handlers(&house)));
     let runner = Arc::new(Runner::new(app.relay.clone(), handlers));
     tasks.spawn(presence::show(app.relay.clone(), settings.data_dir.clone(), runner.clone()));
     tasks.spawn(async move { runner.run().await });
@@ -281,8 +282,11 @@ pub(super) async fn count(relay: &Context) -> Result<(), Fault> {
         let count = counts.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
         relay.metrics.set_nodes(state.as_str(), count);
     }
-    let names: BTreeSet<&str> =
-        queues.iter().map(|counted| counted.queue.as_str()).chain([sweeps::UPKEEP.name]).collect();
+    let names: BTreeSet<&str> = queues
+        .iter()
+        .map(|counted| counted.queue.as_str())
+        .chain([sweeps::UPKEEP.name, crls::QUEUE.name])
+        .collect();
     for (queue, state) in names.into_iter().flat_map(|name| TaskState::ALL.map(|state| (name, state))) {
         let of = |counted: &&QueueCount| counted.queue == queue && counted.state == state;
         relay.metrics.set_tasks(

@@ -17,6 +17,7 @@ pub mod certificates;
 pub mod components;
 mod copy;
 pub mod credentials;
+pub mod crls;
 mod dialect;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
@@ -84,6 +85,7 @@ const FAMILIES: &[&[&str]] = &[
     certificates::STATEMENTS,
     components::STATEMENTS,
     credentials::STATEMENTS,
+    crls::STATEMENTS,
     endorsement_authorities::STATEMENTS,
     endorsement_keys::STATEMENTS,
     events::STATEMENTS,

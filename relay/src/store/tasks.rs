@@ -29,6 +29,9 @@ const SETTLE: &str = "UPDATE tasks SET state = $4, attempts = $5, last_error = $
     ended_at = COALESCE($8, ended_at) WHERE id = $1 AND holder = $2 AND fence = $3 AND state = 'active'";
 const ARCHIVE: &str =
     "UPDATE tasks SET state = 'archived', last_error = $2, due_at = NULL, ended_at = $3 WHERE id = $1";
+const WAITING: &str =
+    "SELECT id FROM tasks WHERE type = $1 AND state = 'pending' ORDER BY due_at, id LIMIT $2";
+const COMPLETE: &str = "UPDATE tasks SET state = 'completed', due_at = NULL, ended_at = $2 WHERE id = $1";
 const SUCCESSOR: &str = "SELECT other.id FROM tasks JOIN tasks other ON other.task_key = tasks.task_key \
     AND other.due_at IS NOT NULL AND other.id <> tasks.id WHERE tasks.id = $1";
 const REOPEN: &str =
@@ -48,6 +51,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     CLAIM,
     SETTLE,
     ARCHIVE,
+    WAITING,
+    COMPLETE,
     SUCCESSOR,
     REOPEN,
     REMOVE,
@@ -265,6 +270,32 @@ pub async fn settle(tx: &mut Tx<'_>, hold: &Hold, to: &Settled) -> Result<bool, 
 /// The store's.
 pub async fn archive(tx: &mut Tx<'_>, id: &TaskId, why: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(ARCHIVE, &[id.as_str().into(), why.into(), now.into()]).await.map(drop)
+}
+
+/// At most `limit` tasks of this type that wait, and that no worker has failed at or is at.
+///
+/// # Errors
+/// The store's.
+pub async fn waiting(tx: &mut Tx<'_>, task_type: &str, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+    let rows = tx.fetch_all(WAITING, &[task_type.into(), limit.into()]).await?;
+    rows.iter().map(|row| row.parsed("id")).collect()
+}
+
+/// As [`waiting`], locked; none that another worker is about to take.
+///
+/// # Errors
+/// The store's.
+pub async fn lock_waiting(tx: &mut Tx<'_>, task_type: &str, limit: i64) -> Result<Vec<TaskId>, StoreError> {
+    let rows = tx.lock_free(WAITING, &[task_type.into(), limit.into()]).await?;
+    rows.iter().map(|row| row.parsed("id")).collect()
+}
+
+/// Completes a task, which is locked and which the work of another one has done as well.
+///
+/// # Errors
+/// The store's.
+pub async fn complete(tx: &mut Tx<'_>, id: &TaskId, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(COMPLETE, &[id.as_str().into(), now.into()]).await.map(drop)
 }
 
 /// The task that has not ended and has the key of this one, which has.

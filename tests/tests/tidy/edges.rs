@@ -38,6 +38,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("auth", Layer::Flow),
     ("call", Layer::Flow),
     ("context", Layer::Flow),
+    ("crls", Layer::Flow),
     ("first_start", Layer::Flow),
     ("kubernetes", Layer::Flow),
     ("metrics", Layer::Flow),

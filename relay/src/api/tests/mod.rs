@@ -7,7 +7,7 @@ mod inventory;
 mod join_requests;
 mod join_tokens;
 mod members;
-mod nodes;
+pub(crate) mod nodes;
 mod people;
 mod pools;
 mod powers;

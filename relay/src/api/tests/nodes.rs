@@ -21,7 +21,7 @@ use shared::{
 pub(super) const UUID: &str = "4c4c4544-0043-3010-8052-b4c04f4e3132";
 
 /// A machine's node in gpu-a, as a join would have written it: what another node holds is in dispute, and not its own.
-pub(super) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
+pub(crate) async fn admit(desk: &Desk, seed: u8, uuid: &str) -> NodeId {
     let id = NodeId::derive(&[seed; 32]);
     let claim = hardware::Identity {
         product_uuid: Some(uuid.to_owned()),

@@ -45,8 +45,8 @@ fn what_the_old_ca_issued_is_accepted_until_its_overlap_ends() {
     assert_ne!(fresh.issuer, issued.issuer);
     new.trust().judge(&der(&fresh.certificate_pem), &[der(&fresh.chain_pem)], settled).unwrap();
     // Each has a CRL of its own; the name stands for the active one.
-    assert!(new.crl(&issued.issuer, &[], now()).is_ok());
-    assert!(new.crl("node", &[], now()).is_ok());
+    assert!(new.crl(&issued.issuer, &[], now(), 7).is_ok());
+    assert!(new.crl("node", &[], now(), 7).is_ok());
     // The new chain does not verify the old leaf.
     assert!(new.trust().judge(&leaf, &[der(&fresh.chain_pem)], now()).is_err());
 
