@@ -95,6 +95,18 @@ impl Database {
         answered.await.unwrap_or_else(|error| fail(&format!("{sql}: {error}")))
     }
 
+    /// Runs a statement, from outside of any relay.
+    ///
+    /// # Panics
+    /// The database refuses.
+    pub async fn change(&self, sql: &str) {
+        let changed = async {
+            let mut connection = self.connect().await?;
+            connection.execute(AssertSqlSafe(sql.to_owned())).await.map(|_| ())
+        };
+        changed.await.unwrap_or_else(|error| fail(&format!("{sql}: {error}")));
+    }
+
     /// Every row of every table as text.
     ///
     /// # Panics

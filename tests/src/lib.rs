@@ -9,6 +9,7 @@ mod bcd;
 pub mod client;
 mod cluster;
 mod database;
+mod hold;
 pub mod load;
 mod local;
 mod machine;
@@ -26,6 +27,7 @@ pub use self::{
     client::{post, try_post},
     cluster::{Asked, Cluster, FakeCluster},
     database::{Database, Kind},
+    hold::Hold,
     local::{LocalRelay, Machine, unique},
     machine::FakeMachine,
     oidc::{Browser, FakeProvider, Lie, Page, RealProvider},

@@ -30,6 +30,7 @@ mod secrecy;
 mod signs;
 mod storm;
 mod swapped;
+mod tasks;
 mod tpm;
 mod trust;
 
