@@ -21,11 +21,12 @@ use shared::{
         sites::Site,
         tenants::Tenant,
     },
+    bounded::TenantId,
     id::PoolUid,
     time::Timestamp,
 };
 
-/// The provider tenant's id, and the id of the first project, site and pool.
+/// The provider tenant's id where the settings say no other.
 pub const PROVIDER: &str = "provider";
 /// The id of the first project, site and pool.
 pub const DEFAULT: &str = "default";
@@ -44,6 +45,8 @@ pub struct Installation {
 pub struct Beginning<'a> {
     /// The trust domain to take.
     pub trust_domain: &'a TrustDomain,
+    /// The id of the provider tenant.
+    pub provider_tenant: &'a str,
     /// The CAs to take; see [`drawn`]. Not looked at where the store has an installation.
     pub authorities: &'a [CaRecord],
     /// The master keys.
@@ -54,24 +57,39 @@ pub struct Beginning<'a> {
     pub now: Timestamp,
 }
 
-/// The setting says another trust domain than the store.
+/// A setting of which the first one counts says another than the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the store's trust domain is {kept} for good, and the setting trust_domain says {told}; remove the setting, or give \
-     the store that belongs to it (database_url, data_dir)"
+    "the store's {setting} is {kept} for good, and the setting says {told}; remove the setting, or give the store that belongs \
+     to it (database_url, data_dir)"
 )]
-pub struct OtherTrustDomain {
-    told: TrustDomain,
-    kept: TrustDomain,
+pub struct OtherThanKept {
+    setting: &'static str,
+    told: String,
+    kept: String,
 }
 
 /// Whether what was told about the trust domain goes with what the store has kept. Pure.
 ///
 /// # Errors
 /// It is another one.
-pub fn same_trust_domain(told: Option<&TrustDomain>, kept: &TrustDomain) -> Result<(), OtherTrustDomain> {
+pub fn same_trust_domain(told: Option<&TrustDomain>, kept: &TrustDomain) -> Result<(), OtherThanKept> {
+    same("trust_domain", told.map(TrustDomain::as_str), kept.as_str())
+}
+
+/// Whether what was told about the provider tenant goes with what the store has kept. Pure.
+///
+/// # Errors
+/// It is another one.
+pub fn same_provider_tenant(told: Option<&TenantId>, kept: &str) -> Result<(), OtherThanKept> {
+    same("provider_tenant", told.map(TenantId::as_str), kept)
+}
+
+fn same(setting: &'static str, told: Option<&str>, kept: &str) -> Result<(), OtherThanKept> {
     match told {
-        Some(told) if told != kept => Err(OtherTrustDomain { told: told.clone(), kept: kept.clone() }),
+        Some(told) if told != kept => {
+            Err(OtherThanKept { setting, told: told.to_owned(), kept: kept.to_owned() })
+        }
         _ => Ok(()),
     }
 }
@@ -204,13 +222,13 @@ pub async fn load(tx: &mut Tx<'_>, keys: &KeyRing) -> Result<Installation, Fault
 }
 
 async fn make(tx: &mut Tx<'_>, beginning: &Beginning<'_>) -> Result<(), Fault> {
-    let Beginning { trust_domain, authorities: records, keys, random, now } = beginning;
+    let Beginning { trust_domain, provider_tenant, authorities: records, keys, random, now } = beginning;
     let check = keys.check_value(random).map_err(Fault::internal("sealing the key-check value"))?;
     meta::insert(tx, Name::KeyCheck, &check).await?;
     meta::insert(tx, Name::TrustDomain, trust_domain.as_str()).await?;
-    meta::insert(tx, Name::ProviderTenant, PROVIDER).await?;
+    meta::insert(tx, Name::ProviderTenant, provider_tenant).await?;
     authorities::replace(tx, records).await?;
-    let (tenant, created_at) = (PROVIDER.to_owned(), *now);
+    let (tenant, created_at) = ((*provider_tenant).to_owned(), *now);
     let provider = Tenant { tenant_id: tenant.clone(), display_name: "Provider".to_owned(), created_at };
     tenants::insert(tx, &provider).await?;
     let (project_id, display_name) = (DEFAULT.to_owned(), "Default".to_owned());

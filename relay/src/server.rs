@@ -10,7 +10,7 @@ use crate::{
     context::Context,
     fault::{Fault, chain},
     files,
-    first_start::{self, Beginning, Installation},
+    first_start::{self, Beginning, Installation, PROVIDER},
     http::{App, crls::Crls, limits::Limits, proxy::Trusted, record::Refusals, serve, tls::Tls},
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
@@ -23,7 +23,7 @@ use nix::{
     sys::resource::{Resource, getrlimit, setrlimit},
     unistd::geteuid,
 };
-use shared::time::Timestamp;
+use shared::{bounded::TenantId, time::Timestamp};
 use std::{
     fs::File,
     future::Future,
@@ -224,15 +224,24 @@ async fn installation(
     let installation = if first_start::is_empty(store).await? {
         let trust_domain =
             told.settings.trust_domain_at(told.address).map_err(Fault::internal("taking a trust domain"))?;
+        let provider_tenant = told.settings.provider_tenant.as_ref().map_or(PROVIDER, TenantId::as_str);
         let authorities = first_start::drawn(store, &trust_domain, keys, random, now).await?;
-        let beginning =
-            Beginning { trust_domain: &trust_domain, authorities: &authorities, keys, random, now };
+        let beginning = Beginning {
+            trust_domain: &trust_domain,
+            provider_tenant,
+            authorities: &authorities,
+            keys,
+            random,
+            now,
+        };
         first_start::ensure(store, &beginning).await?
     } else {
         store.read("installation", keys, |tx, keys| Box::pin(first_start::load(tx, keys))).await?
     };
     first_start::same_trust_domain(named, &installation.trust_domain)
         .map_err(Fault::internal("taking a trust domain"))?;
+    first_start::same_provider_tenant(told.settings.provider_tenant.as_ref(), &installation.provider_tenant)
+        .map_err(Fault::internal("finding the provider tenant"))?;
     first_start::keep_url(store, told.settings.url.as_ref()).await?;
     Ok(installation)
 }

@@ -104,6 +104,7 @@ async fn a_machine_joins_once_and_is_a_node(database: Database) {
     assert_eq!(relay.terminate(), Some(0));
 }
 
+/// Behaviour 73.
 async fn a_relay_that_was_killed_goes_on_where_it_was(database: Database) {
     let home = tempfile::tempdir().unwrap();
     let relay = RelayProcess::start(home.path(), Some(&database), &[]);

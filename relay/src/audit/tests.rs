@@ -397,6 +397,7 @@ fn person(subject: &str, created_by: &str, token_type: TokenType, grants: Vec<Gr
     Principal { created_by: created_by.to_owned(), token_type, ..who(subject, subject, grants) }
 }
 
+/// Behaviours 69, 70, 71, 72.
 #[tokio::test]
 async fn every_use_names_the_owner_and_who_made_its_token() {
     at_a_desk(async |desk| {

@@ -223,6 +223,8 @@ async fn installation(settings: &Settings, store: &Store, random: &Random, now: 
         judge::master_key_place(&settings.data_dir, &settings.master_key_file),
         judge::trust_domain(settings.trust_domain.as_ref(), &installation.trust_domain),
     ];
+    let told = settings.provider_tenant.as_ref();
+    findings.extend(judge::provider_tenant(told, &installation.provider_tenant));
     let records = installation.authorities;
     findings.extend(records.iter().map(|record| judge::ca(record, now)));
     if let Err(error) = Authority::open(&installation.trust_domain, records, &keys, random) {

@@ -10,13 +10,13 @@ use crate::{
     config::Settings,
     fault::{Fault, chain},
     files,
-    first_start::{self, Beginning},
+    first_start::{self, Beginning, PROVIDER},
     seal::KeyRing,
     store::{Store, authorities},
 };
 use clap::ArgMatches;
 use serde_json::{Value, json};
-use shared::{access::Use, secret::Secret};
+use shared::{access::Use, bounded::TenantId, secret::Secret};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -155,6 +155,7 @@ impl<'a> Desk<'a> {
     async fn make(&self, records: &[CaRecord]) -> Result<(), Fault> {
         let beginning = Beginning {
             trust_domain: &self.trust_domain,
+            provider_tenant: self.settings.provider_tenant.as_ref().map_or(PROVIDER, TenantId::as_str),
             authorities: records,
             keys: &self.keys,
             random: self.world.random,

@@ -90,6 +90,12 @@ pub(super) const TRUST_DOMAIN: Key = text(
     "NAME",
     "The SPIFFE trust domain in every certificate; stored at the first start, for good [default: the host of the URL]",
 );
+/// The tenant whose members may be admins.
+pub(super) const PROVIDER_TENANT: Key = text(
+    "provider_tenant",
+    "ID",
+    "The tenant whose members may be admins; stored at the first start, for good [default: provider]",
+);
 /// The address of the metrics.
 pub(super) const METRICS_LISTEN: Key = text(
     "metrics_listen",
@@ -172,6 +178,7 @@ pub const KEYS: &[Key] = &[
     BOOTSTRAP_SECRET,
     SERVICE_ACCOUNT_DIR,
     TRUST_DOMAIN,
+    PROVIDER_TENANT,
     METRICS_LISTEN,
     TRUSTED_PROXIES,
     AUDIT_DAYS,

@@ -23,6 +23,7 @@ pub use values::{InvalidLogFormat, InvalidRelayUrl, LogFormat, NoTrustDomain, Re
 use crate::{ca::TrustDomain, log, seal};
 use ipnet::IpNet;
 use merge::Merged;
+use shared::bounded::TenantId;
 use std::{
     fmt::Display,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -73,6 +74,8 @@ pub struct Settings {
     pub bootstrap_secret: Option<ClusterSecret>,
     /// The trust domain, if it was told.
     pub trust_domain: Option<TrustDomain>,
+    /// The tenant whose members may be admins, if it was told.
+    pub provider_tenant: Option<TenantId>,
     /// Where metrics are served.
     pub metrics_listen: SocketAddr,
     /// The networks of proxies that are believed on who the client is.
@@ -139,6 +142,7 @@ impl Settings {
             credentials_dir,
             bootstrap_secret: bootstrap_secret(&merged, sources.env)?,
             trust_domain: parsed(&merged, &keys::TRUST_DOMAIN, as_is)?,
+            provider_tenant: parsed(&merged, &keys::PROVIDER_TENANT, as_is)?,
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
             trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),

@@ -174,6 +174,7 @@ mod tests {
         })
     }
 
+    /// Behaviours 64, 65, 68.
     #[test]
     fn each_credential_and_each_address_has_its_own_bucket() {
         let limits = small();

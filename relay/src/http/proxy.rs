@@ -146,6 +146,7 @@ mod tests {
 
     const V4: [u8; 12] = [192, 0, 2, 33, 10, 0, 0, 7, 0xdc, 0x04, 0x20, 0xfb];
 
+    /// Behaviour 67.
     #[tokio::test]
     async fn a_trusted_proxy_names_its_client() {
         let hello = b"\x16\x03\x01";

@@ -149,6 +149,7 @@ async fn strangers_do_not_make_the_relay_look_dead_to_whoever_shares_their_addre
     .await;
 }
 
+/// Behaviours 65, 66.
 #[tokio::test]
 async fn no_route_answers_a_stranger_without_end() {
     on_sqlite(async |store| {
@@ -188,6 +189,7 @@ async fn no_route_answers_a_stranger_without_end() {
     .await;
 }
 
+/// Behaviours 63, 64.
 #[tokio::test]
 async fn no_method_serves_one_credential_without_end_and_another_of_its_owner_is_apart() {
     on_sqlite(async |store| {

@@ -118,8 +118,14 @@ mod tests {
         let (random, now) = (Random::seeded(7), Timestamp::from_millis(1_767_323_045_678));
         let keys = KeyRing::new(MasterKey::from_bytes(random.bytes().into()), Vec::new());
         let trust_domain = "relay.test".parse().unwrap();
-        let beginning =
-            Beginning { trust_domain: &trust_domain, authorities: &[], keys: &keys, random: &random, now };
+        let beginning = Beginning {
+            trust_domain: &trust_domain,
+            provider_tenant: "provider",
+            authorities: &[],
+            keys: &keys,
+            random: &random,
+            now,
+        };
         first_start::ensure(store, &beginning).await.unwrap();
         for id in ids {
             let written = store.transact("admit", id, |tx, id| {

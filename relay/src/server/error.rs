@@ -5,7 +5,7 @@ use crate::{
     ca::CaError,
     cli::Exit,
     config::NoTrustDomain,
-    first_start::{LostUrl, OtherTrustDomain},
+    first_start::{LostUrl, OtherThanKept},
     seal::{MasterKeyError, SealError},
     store::StoreError,
 };
@@ -119,7 +119,7 @@ fn settles(error: &(dyn Error + 'static)) -> bool {
         return !matches!(error, CaError::NotValidNow { .. } | CaError::Provider { .. });
     }
     error.is::<SealError>()
-        || error.is::<OtherTrustDomain>()
+        || error.is::<OtherThanKept>()
         || error.is::<NoTrustDomain>()
         || error.is::<LostUrl>()
 }

@@ -76,6 +76,7 @@ async fn lists(relay: &RelayProcess, bearer: &str) -> String {
     outcome(&relay.call_as(bearer, "iam/tenants/list", &json!({})).await.unwrap())
 }
 
+/// Behaviours 78, 79.
 async fn the_pair_is_admins_and_lasts_its_period(database: Database) {
     let (home, cluster) = (tempfile::tempdir().unwrap(), FakeCluster::start());
     let relay = pod(home.path(), "one", &database, &cluster);

@@ -188,6 +188,7 @@ async fn a_provider_that_lies_makes_no_tenant_and_no_token(database: Database) {
     assert_eq!((page.status, scene.provider.asked("/keys")), (401, asked), "{page:?}");
 }
 
+/// Behaviour 80.
 async fn a_provider_whose_documents_lie_is_not_used(database: Database) {
     let scene = Scene::new(&database).await;
     for lie in Lie::OF_DOCUMENTS {
@@ -197,7 +198,7 @@ async fn a_provider_whose_documents_lie_is_not_used(database: Database) {
         assert!(page.body.contains("can&#39;t be used now"), "{lie:?}: {page:?}");
     }
     assert_eq!(scene.provider.asked("/moved"), 0, "a redirect is not followed");
-    // One that does not answer is given up, and nothing else waits for it (behaviour 80).
+    // One that does not answer is given up, and nothing else waits for it: an admin's credential works.
     scene.provider.set(Lie::Stalls);
     let began = std::time::Instant::now();
     let nothing = json!({});

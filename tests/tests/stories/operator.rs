@@ -271,6 +271,35 @@ fn a_trust_domain_is_never_the_address_of_nobody_and_never_another() {
     assert!(refused.code == Some(1) && refused.stderr.contains("other.example"), "{refused}");
 }
 
+/// Behaviour 74.
+#[test]
+fn the_provider_tenant_is_named_at_the_first_start_for_good() {
+    let home = tempfile::tempdir().unwrap();
+    let running = RelayProcess::start(home.path(), None, &["--provider-tenant", "acme"]);
+    let tenants = running.command(&["tenants", "list", "-o", "json"]);
+    assert!(tenants.stdout.contains("\"acme\"") && !tenants.stdout.contains("\"provider\""), "{tenants}");
+    let admin = running.command(&["self", "who-am-i", "-o", "json"]);
+    assert_eq!(admin.code, Some(0), "{admin}");
+    let found = running.command(&["doctor", "--provider-tenant", "other"]);
+    assert!(found.code == Some(1) && found.stdout.contains("provider_tenant is acme"), "{found}");
+    let data = running.data_dir().to_owned();
+    assert_eq!(running.terminate(), Some(0));
+    let begin = |more: &str| {
+        let data = data.display();
+        relay(
+            &format!("serve --data-dir {data} --listen 127.0.0.1:0 --metrics-listen 127.0.0.1:0 {more}"),
+            &[],
+        )
+    };
+    let refused = begin("--provider-tenant other");
+    assert!(
+        refused.code == Some(1) && refused.stderr.contains("provider_tenant is acme for good"),
+        "{refused}"
+    );
+    let wrong = begin("--provider-tenant Not_One");
+    assert_eq!(wrong.code, Some(2), "{wrong}");
+}
+
 #[test]
 fn a_start_that_fails_says_whether_another_may_do() {
     let home = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 //! Every rule is a function of a [`tree::Tree`], so that each is shown to fail on a bad sample beside the one
 //! test that runs it on the real sources. A finding says the file, the rule and the remedy.
 
+mod behaviours;
 mod edges;
 mod modules;
 mod scan;
@@ -29,6 +30,7 @@ const RULES: &[(&str, Rule)] = &[
     ("crate edges", edges::crate_edges),
     ("scripts", scripts::scripts),
     ("statements", statements::statements),
+    ("behaviours", behaviours::behaviours),
 ];
 
 #[test]

@@ -1,7 +1,7 @@
 //! Every operator's row is decided as it says: a walk over the list itself, so that a new row is found if it is not.
 
 use super::*;
-use shared::api::{Access, Kind};
+use shared::api::{Access, Kind, Scope};
 
 /// A body for each method, in an order in which all of them succeed; what begins with `$` is put in.
 #[rustfmt::skip]
@@ -143,6 +143,33 @@ async fn every_row_is_decided_by_its_own_action() {
                 ids.authority = answer["endorsementAuthority"]["id"].as_str().unwrap().to_owned();
             }
         }
+    })
+    .await;
+}
+
+/// Behaviours 1, 2: a method of a tenant, project or pool is refused where nothing says of which.
+#[tokio::test]
+async fn what_a_method_is_of_must_be_named() {
+    at_a_desk(async |desk| {
+        let mut asked = 0;
+        for (name, body) in BODIES {
+            let Access::May(_, scope) = desk.registry.get(name).unwrap().method.access else { continue };
+            let needed: &[&str] = match scope {
+                Scope::Tenant => &["tenantId"],
+                Scope::Project => &["tenantId", "projectId"],
+                Scope::ComputePool => &["tenantId", "poolId"],
+                Scope::Own | Scope::Platform | Scope::Site => &[],
+            };
+            for field in needed {
+                let mut body = filled(body, &Ids::default());
+                body.as_object_mut().unwrap().remove(*field).unwrap();
+                let refused = desk.ask(&root(), name, body).await.unwrap_err();
+                assert_eq!(refused.code, Code::InvalidInput, "{name} without {field}: {refused:?}");
+                assert!(refused.errors.iter().any(|error| error.field == *field), "{name}: {refused:?}");
+                asked += 1;
+            }
+        }
+        assert!(asked > 60, "{asked}");
     })
     .await;
 }

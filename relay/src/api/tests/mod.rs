@@ -81,8 +81,14 @@ impl Desk {
         let trust_domain = "relay.test".parse().unwrap();
         let now = clock.now();
         let drawn = first_start::drawn(&store, &trust_domain, &keys, &random, now).await.unwrap();
-        let beginning =
-            Beginning { trust_domain: &trust_domain, authorities: &drawn, keys: &keys, random: &random, now };
+        let beginning = Beginning {
+            trust_domain: &trust_domain,
+            provider_tenant: first_start::PROVIDER,
+            authorities: &drawn,
+            keys: &keys,
+            random: &random,
+            now,
+        };
         let installation = first_start::ensure(&store, &beginning).await.unwrap();
         let authority = Authority::open(&trust_domain, installation.authorities, &keys, &random).unwrap();
         let relay = Arc::new(Context {

@@ -211,6 +211,7 @@ async fn who_may_do_what_with_a_project() {
     .await;
 }
 
+/// Behaviour 7.
 #[tokio::test]
 async fn projects_page_replay_and_tell() {
     at_a_desk(async |desk| {

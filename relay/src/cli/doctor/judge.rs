@@ -5,11 +5,11 @@ use crate::{
     cli::humane,
     config::{NoTrustDomain, RelayUrl, Settings},
     fault::chain,
-    first_start::{same_trust_domain, same_url},
+    first_start::{same_provider_tenant, same_trust_domain, same_url},
     seal::MasterKeyError,
     store::{Applied, StoreError},
 };
-use shared::time::Timestamp;
+use shared::{bounded::TenantId, time::Timestamp};
 use std::{fmt, io, path::Path};
 
 /// A clock before this is wrong: 2026-01-01T00:00:00Z, when this program did not exist.
@@ -189,6 +189,12 @@ pub(super) fn trust_domain(told: Option<&TrustDomain>, kept: &TrustDomain) -> Fi
         Ok(()) => Finding::good("trust domain", format!("{kept}, from the first start on")),
         Err(error) => Finding::wrong("trust domain", error.to_string(), ""),
     }
+}
+
+/// The provider tenant, where a setting contradicts it.
+pub(super) fn provider_tenant(told: Option<&TenantId>, kept: &str) -> Option<Finding> {
+    let refused = same_provider_tenant(told, kept).err()?;
+    Some(Finding::wrong("provider tenant", refused.to_string(), ""))
 }
 
 /// The trust domain that a first start would take for good.
