@@ -41,11 +41,17 @@ pub fn remedy(path: &Path, wants: Use, error: &io::Error) -> String {
     said.map(|said| format!("; {said}")).unwrap_or_default()
 }
 
-/// Opens a file for reading. What is no file is refused, and not waited for.
+/// What a shell gives as a file and is a pipe, as `<(…)` does: whoever names it writes to it.
+const OF_THE_SHELL: [&str; 3] = ["/dev/fd/", "/dev/stdin", "/proc/self/fd/"];
+
+/// Opens a file for reading. What is no file is refused, and not waited for, unless a shell has made it.
 ///
 /// # Errors
 /// The file system's; it is a folder, a FIFO, a socket or a device.
 pub fn open(path: &Path) -> io::Result<File> {
+    if path.to_str().is_some_and(|path| OF_THE_SHELL.iter().any(|shell| path.starts_with(shell))) {
+        return File::open(path);
+    }
     // Before it is opened: to open a device may do something.
     only_file(&fs::metadata(path)?)?;
     open_as(path, OFlag::O_NONBLOCK)
@@ -109,6 +115,9 @@ pub fn locked(folder: &Path, files: &[&str]) -> Option<String> {
     let (uid, gid) = (home.uid, home.gid);
     let own = names(&Machine, uid, gid);
     let paths = files.iter().map(|file| folder.join(file));
+    if let Some(link) = paths.clone().find(|path| path.is_symlink()) {
+        return Some(format!("{} is a link, and bcd makes none: remove it", link.display()));
+    }
     let found = [folder.to_owned()].into_iter().chain(paths).find_map(|path| {
         let stat = stat(&path)?;
         let bits = if stat.is_folder() { 7 } else { 6 };
@@ -116,7 +125,7 @@ pub fn locked(folder: &Path, files: &[&str]) -> Option<String> {
     });
     let (path, stat) = found?;
     let (shown, owner) = (path.display(), names(&Machine, stat.uid, stat.gid));
-    let remedy = if stat.uid == uid { "chmod u+rwX".to_owned() } else { format!("chown {own}") };
+    let remedy = if stat.uid == uid { "chmod u+rwX".to_owned() } else { format!("chown -h {own}") };
     Some(format!(
         "{shown} is of {owner}, mode {:04o}, and bcd as {own} may not use it (as a service it has no privileges); run: {remedy} \
          {shown}",
@@ -188,7 +197,7 @@ mod tests {
         if geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(4711), Some(4711)).unwrap();
             let text = said(0o600).unwrap();
-            assert!(text.contains("of 4711:4711") && text.contains("run: chown root:root "), "{text}");
+            assert!(text.contains("of 4711:4711") && text.contains("run: chown -h root:root "), "{text}");
         }
     }
 }

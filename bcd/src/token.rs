@@ -47,7 +47,7 @@ pub enum TokenError {
     /// A place cannot be read.
     #[error(
         "the join token in {place} cannot be read: {source}{}",
-        files::remedy(Path::new(place), Use::Keep, source)
+        files::remedy(Path::new(place), Use::Read, source)
     )]
     Unreadable {
         /// Where.

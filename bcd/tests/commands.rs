@@ -298,5 +298,11 @@ fn a_state_of_another_user_is_final_and_named_with_owner_mode_and_remedy() {
     chown(&state_file, Some(NOBODY), Some(NOBODY)).unwrap();
     chown(&state, Some(0), Some(0)).unwrap();
     let (_, reason, _) = told(root.path(), &[]);
-    assert!(reason.contains(&format!("chown root:root {}", state_file.display())), "{reason}");
+    assert!(reason.contains(&format!("chown -h root:root {}", state_file.display())), "{reason}");
+    // A link is no file of bcd's, whoever's it leads to: nobody is told to give that away.
+    fs::rename(&state_file, root.path().join("others")).unwrap();
+    std::os::unix::fs::symlink(root.path().join("others"), &state_file).unwrap();
+    let looked = bcd(root.path(), &["status"]);
+    let said = [text(&looked.stdout), text(&looked.stderr)].concat();
+    assert!(said.contains("link") && !said.contains("chown"), "{said}");
 }

@@ -167,20 +167,30 @@ fn denied(system: &dyn System, attempt: &Attempt<'_>) -> String {
     } else if named(stat.uid, attempt.service.user) {
         // The service itself can use it: a person asks.
         format!("ask as {} or as root", attempt.service.user)
-    } else if attempt.wants == Use::Read && !stat.is_folder() {
+    } else if uid == 0 {
+        // Root without its privileges, as in a container: what is others' it takes as a whole or not at all.
+        format!("this root has no privileges: chown -hR root:root {shown}, or give it CAP_DAC_OVERRIDE")
+    } else if attempt.wants == Use::Read || !is_its_own(&at, attempt) {
+        // It stays whose it is: a service that owns where its settings are could exchange them.
         let group = system.group(gid).unwrap_or_else(|| gid.to_string());
-        format!("run: chgrp {group} {shown} && chmod g+r {shown}")
+        let bits = if stat.is_folder() { "g+x" } else { "g+r" };
+        format!("run: chgrp {group} {shown} && chmod {bits} {shown}")
     } else {
         let Service { user, unit } = attempt.service;
         match named(uid, user) {
-            true => format!("run: chown {asks} {shown}"),
+            true => format!("run: chown -h {asks} {shown}"),
             false => format!(
-                "ask as {}, or, if {unit} is to run as this user: chown {asks} {shown}",
+                "ask as {}, or, if {unit} is to run as this user: chown -h {asks} {shown}",
                 first(&owner)
             ),
         }
     };
     format!("{found}; {remedy}")
+}
+
+/// Whether this is the program's own to have: what it wants to keep, and the folder that it keeps it in.
+fn is_its_own(at: &Path, attempt: &Attempt<'_>) -> bool {
+    at == attempt.path || (attempt.wants == Use::Keep && Some(at) == attempt.path.parent())
 }
 
 fn first(names: &str) -> &str {
@@ -273,13 +283,13 @@ mod tests {
         for (text, parts) in [
             (
                 said(998, own, Some((0, 0o600))),
-                "/srv/relay/relay.db is of root:root, mode 0600, and relay:relay asks; run: chown relay:relay \
+                "/srv/relay/relay.db is of root:root, mode 0600, and relay:relay asks; run: chown -h relay:relay \
                  /srv/relay/relay.db",
             ),
-            (said(998, (0, 0o700), None), "; run: chown relay:relay /srv/relay"),
-            (said(998, (0, 0o755), None), "; run: chown relay:relay /srv/relay"),
-            (said(998, (0, 0o755), Some((998, 0o600))), "; run: chown relay:relay /srv/relay"),
-            (said(998, (1000, 0o700), None), "; run: chown relay:relay /srv/relay"),
+            (said(998, (0, 0o700), None), "; run: chown -h relay:relay /srv/relay"),
+            (said(998, (0, 0o755), None), "; run: chown -h relay:relay /srv/relay"),
+            (said(998, (0, 0o755), Some((998, 0o600))), "; run: chown -h relay:relay /srv/relay"),
+            (said(998, (1000, 0o700), None), "; run: chown -h relay:relay /srv/relay"),
             (said(998, (998, 0o500), None), "mode 0500, and relay:relay asks"),
             (said(998, own, Some((998, 0o400))), "; run: chmod u+rw /srv/relay/relay.db"),
             (said(998, (998, 0o600), None), "; run: chmod u+rwx /srv/relay"),
@@ -288,7 +298,7 @@ mod tests {
             (said(1000, own, None), "and alice:alice asks; ask as relay or as root"),
             (
                 said(4711, (5, 0o700), None),
-                "of 5:5, mode 0700, and 4711:4711 asks; ask as 5, or, if relay is to run as this user: chown 4711:4711",
+                "of 5:5, mode 0700, and 4711:4711 asks; ask as 5, or, if relay is to run as this user: chown -h 4711:4711",
             ),
         ] {
             assert!(text.contains(parts), "{text}\nhas not: {parts}");
@@ -319,7 +329,10 @@ mod tests {
         let service = Service { user: "root", unit: "bcd" };
         let attempt = Attempt { path: Path::new("/state/lock"), wants: Use::Keep, service };
         let text = explain(&Fake { files, asks: 0 }, &attempt, Barrier::Denied);
-        assert!(text.ends_with("and root:root asks; run: chown root:root /state"), "{text}");
+        assert!(
+            text.contains("and root:root asks; this root has no privileges: chown -hR root:root /state"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -129,6 +129,8 @@ mod slow {
             "an upgrade keeps node and certificate",
             "an upgrade restarts what runs",
             "an upgrade leaves the workload alone",
+            "a state of root is its own again",
+            "bcd starts without SMBIOS",
             "a removal ends it",
             "a removal keeps the state",
             "what is installed again is the same node",

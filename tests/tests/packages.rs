@@ -13,6 +13,8 @@ const FILES: &[(&str, &[&str])] = &[
         "bcd",
         &[
             "/usr/bin/bcd",
+            "/usr/lib/sysusers.d/bcd.conf",
+            "/usr/share/man/man1/bcd-join.1.gz",
             "/usr/lib/bcd/bcd.toml",
             "/etc/bcd/bcd.toml",
             "/usr/lib/systemd/system/bcd.service",
@@ -24,6 +26,7 @@ const FILES: &[(&str, &[&str])] = &[
         "relay",
         &[
             "/usr/bin/relay",
+            "/usr/share/man/man1/relay-serve.1.gz",
             "/usr/lib/sysusers.d/relay.conf",
             "/etc/relay/relay.toml",
             "/usr/lib/systemd/system/relay.service",
@@ -50,6 +53,36 @@ fn units_leave_little_open() {
         let mut analyze = Command::new("systemd-analyze");
         analyze.args(["security", "--offline=yes", "--no-pager", &format!("--threshold={bound}")]);
         printed(analyze.arg(root().join(format!("systemd/{unit}.service"))));
+    }
+}
+
+/// systemd says of each line that it passes over, and still counts the unit as good.
+#[test]
+fn units_hold_nothing_that_systemd_ignores() {
+    let folder = tempfile::tempdir().unwrap();
+    for unit in ["bcd.service", "bcd-join.service", "relay.service"] {
+        let text = std::fs::read_to_string(root().join("systemd").join(unit)).unwrap();
+        let runs = |line: &str| match line.starts_with("ExecStart=") {
+            true => "ExecStart=/bin/true".to_owned(),
+            false => line.to_owned(),
+        };
+        let text: Vec<String> = text.lines().map(runs).collect();
+        std::fs::write(folder.path().join(unit), text.join("\n")).unwrap();
+        let mut verify = Command::new("systemd-analyze");
+        let output = verify.args(["verify", "--man=no"]).arg(folder.path().join(unit)).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let of_it: Vec<&str> = said.lines().filter(|line| line.contains(unit)).collect();
+        assert!(output.status.success() && of_it.is_empty(), "{said}");
+    }
+}
+
+/// What an rpm's script makes before its files are there is what they say.
+#[test]
+fn users_are_made_as_their_files_say() {
+    for name in ["bcd", "relay"] {
+        let read = |path: String| std::fs::read_to_string(root().join("packaging").join(path)).unwrap();
+        let script = read(format!("rpm/{name}-pre"));
+        assert!(script.contains(&read(format!("defaults/{name}.sysusers"))), "{script}");
     }
 }
 

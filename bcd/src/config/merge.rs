@@ -70,7 +70,7 @@ impl Merged {
 /// Everything that is wrong with any of them. A file that is not there is not wrong.
 pub fn read_files(root: &Path) -> Result<Vec<Fragment>, Vec<String>> {
     let (mut fragments, mut problems) = (Vec::new(), Vec::new());
-    for (place, path) in files(root).into_iter().enumerate() {
+    for (place, path) in files(root).map_err(|problem| vec![problem])?.into_iter().enumerate() {
         let text = match read_bounded(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -88,20 +88,29 @@ pub fn read_files(root: &Path) -> Result<Vec<Fragment>, Vec<String>> {
     if problems.is_empty() { Ok(fragments) } else { Err(problems) }
 }
 
-/// The files that may hold settings, the least important first.
-fn files(root: &Path) -> Vec<PathBuf> {
+/// The files that may hold settings, the least important first; or why they can't be known.
+fn files(root: &Path) -> Result<Vec<PathBuf>, String> {
     let mut list = vec![root.join("usr/lib/bcd/bcd.toml"), root.join("etc/bcd/bcd.toml")];
-    let mut dropped_in: Vec<PathBuf> = std::fs::read_dir(root.join("etc/bcd/bcd.toml.d"))
-        .into_iter()
-        .flatten()
-        .take(MAX_FILES)
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
-        .collect();
+    let folder = root.join("etc/bcd/bcd.toml.d");
+    let unread = |error: &io::Error| {
+        let remedy = files::remedy(&folder.join("settings"), Use::Read, error);
+        format!("{}: cannot be read: {error}{remedy}", folder.display())
+    };
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(list),
+        Err(error) => return Err(unread(&error)),
+    };
+    let mut dropped_in = Vec::new();
+    for entry in entries.take(MAX_FILES) {
+        let path = entry.map_err(|error| unread(&error))?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            dropped_in.push(path);
+        }
+    }
     dropped_in.sort();
     list.extend(dropped_in);
-    list
+    Ok(list)
 }
 
 fn read_bounded(path: &Path) -> io::Result<String> {

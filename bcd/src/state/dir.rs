@@ -332,12 +332,20 @@ fn open_lock(folder: &Path, path: &Path) -> io::Result<File> {
         files::only_file(&metadata)?;
     }
     let mut options = OpenOptions::new();
-    options.write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    match options.clone().create_new(true).open(path) {
-        Ok(file) => give_to_owner(folder, &file).map(|()| file),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path),
-        Err(error) => Err(error),
-    }
+    options.write(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            if let Err(error) = give_to_owner(folder, &file) {
+                drop(fs::remove_file(path));
+                return Err(error);
+            }
+            file
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path)?,
+        Err(error) => return Err(error),
+    };
+    files::only_file(&file.metadata()?)?;
+    Ok(file)
 }
 
 /// A file that has just been made is the folder's owner's, where that is another user and root is who made it.

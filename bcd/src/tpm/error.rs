@@ -19,7 +19,10 @@ pub enum TpmError {
     #[error("{0} is no character device: correct tcti")]
     NoDevice(PathBuf),
     /// The system does not let us.
-    #[error("the TPM at {path} cannot be opened: {why}; run bcd as root, or set tpm to off")]
+    #[error(
+        "the TPM at {path} cannot be opened: {why}; bcd's units are in the group tss, which the udev rules of the TSS (tpm-udev, \
+         tpm2-tss) give it: `udevadm trigger {path}`, and `ls -l {path}` says root or tss, mode 0660"
+    )]
     Unusable {
         /// The device.
         path: PathBuf,

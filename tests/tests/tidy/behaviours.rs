@@ -31,7 +31,7 @@ pub(crate) fn behaviours(tree: &Tree) -> Vec<String> {
 
 /// The numbers at the beginning: `1`, `1, 2`, `1 and 2`.
 fn numbers(said: &str) -> Vec<u32> {
-    let list = said.split(['.', ':']).next().unwrap_or_default().replace(" and ", ", ");
+    let list = said.split(['.', ':', ';']).next().unwrap_or_default().replace(" and ", ", ");
     let number = |word: &str| word.split(' ').next()?.trim_end_matches(',').parse().ok();
     list.split(", ").map_while(number).collect()
 }

@@ -103,8 +103,8 @@ fn judge(home: Home<'_>, found: &[(PathBuf, Stat)]) -> Vec<Finding> {
             named(&foreign, |stat| access::names(stat.uid, stat.gid))
         );
         let remedy = match paths(&foreign) {
-            Some(paths) => format!("run: chown {names} {paths}"),
-            None => format!("run: chown -R {names} {}", home.path.display()),
+            Some(paths) => format!("run: chown -h {names} {paths}"),
+            None => format!("run: chown -hR {names} {}", home.path.display()),
         };
         findings.push(Finding::wrong("files", text, remedy));
     }
@@ -159,14 +159,14 @@ mod tests {
         assert_eq!(all(&good), "");
         let text = all(&[("/srv/relay/relay.db", stat(0, 0o100_644)), good[1]]);
         assert!(text.starts_with("WRONG") && text.contains("/srv/relay/relay.db (root:root)"), "{text}");
-        assert!(text.contains("→ run: chown 4711:4711 /srv/relay/relay.db\n"), "{text}");
+        assert!(text.contains("→ run: chown -h 4711:4711 /srv/relay/relay.db\n"), "{text}");
         let text =
             all(&[("/srv/relay/lock", stat(4711, 0o100_400)), ("/srv/relay/d", stat(4711, 0o040_600))]);
         assert!(text.contains("/srv/relay/lock (mode 0400), /srv/relay/d (mode 0600)"), "{text}");
         assert!(text.contains("→ run: chmod u+rwX /srv/relay/lock /srv/relay/d\n"), "{text}");
         let many: Vec<(&str, Stat)> = vec![("/srv/relay/x", stat(0, 0o100_600)); MAX_NAMED + 1];
         let text = all(&many);
-        assert!(text.contains("and 1 more") && text.contains("chown -R 4711:4711 /srv/relay\n"), "{text}");
+        assert!(text.contains("and 1 more") && text.contains("chown -hR 4711:4711 /srv/relay\n"), "{text}");
     }
 
     #[test]
