@@ -15,11 +15,7 @@ use crate::{
     call::Call,
     facts::PoolFacts,
     fault::Fault,
-    store::{
-        Tx, join_requests, node_views,
-        pools::{self, Listed},
-        projects, sites, tenants, token_views,
-    },
+    store::{Tx, join_requests, node_views, pools, projects, sites, tenants, token_views},
 };
 use shared::{
     api::{
@@ -30,12 +26,10 @@ use shared::{
         },
         sites::Site,
         subject::Subject,
-        tokens::ALL,
     },
     bounded::{Name, TenantId},
     id::PoolUid,
 };
-use std::collections::BTreeMap;
 
 /// compute/pools/create.
 ///
@@ -104,6 +98,9 @@ pub async fn delete(call: Call, input: GetPool) -> Result<PoolAnswer, Fault> {
     store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(remove(tx, call, input))).await
 }
 
+/// How many pools are looked at by one query.
+const LOOKED_AT: i64 = 500;
+
 /// Who decides what is done with a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecidedBy {
@@ -130,13 +127,10 @@ pub(super) async fn named(
     let what = format!("pool {id}");
     let found = pools::load(tx, id.as_str()).await?.filter(|pool| pool.tenant_id == tenant.as_str());
     let pool = found.ok_or_else(|| not_found(&what))?;
-    let by_tenant = || may(powers, action, Resource::Pool(pool.owners()));
-    let by_site = || may(powers, action, Resource::PoolBySiteOwner(pool.owners()));
     let decision = match by {
-        DecidedBy::PoolTenant => by_tenant(),
-        DecidedBy::SiteOwner => by_site(),
-        DecidedBy::EitherOwner if by_site() == Decision::Allow => Decision::Allow,
-        DecidedBy::EitherOwner => by_tenant(),
+        DecidedBy::PoolTenant => may(powers, action, Resource::Pool(pool.owners())),
+        DecidedBy::SiteOwner => may(powers, action, Resource::PoolBySiteOwner(pool.owners())),
+        DecidedBy::EitherOwner => by_either_owner(powers, action, &pool),
     };
     decision.require(action, &what)?;
     Ok(pool)
@@ -248,8 +242,15 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetPool) -> Result<PoolAns
     Ok(PoolAnswer { pool: pool.view() })
 }
 
-/// The tenant's pools that the caller may read, one more than the page holds: a query for each view that
-/// shows some, so that what is hidden is never read.
+/// Whether the pool's tenant or its site's lets the caller do this.
+fn by_either_owner(powers: &Powers, action: Action, pool: &PoolFacts) -> Decision {
+    match may(powers, action, Resource::PoolBySiteOwner(pool.owners())) {
+        Decision::Allow => Decision::Allow,
+        _ => may(powers, action, Resource::Pool(pool.owners())),
+    }
+}
+
+/// The tenant's pools that the caller may read, one more than the page holds.
 async fn readable(
     tx: &mut Tx<'_>,
     call: &Call,
@@ -258,68 +259,53 @@ async fn readable(
 ) -> Result<Vec<PoolFacts>, Fault> {
     let tenant = input.tenant_id.as_str();
     let powers = &call.principal()?.powers;
-    let after = input.cursor.as_ref().map_or("", |id| id.as_str());
     let project = input.project_id.as_ref().map_or("", |id| id.as_str());
-    let mut read = BTreeMap::new();
-    let views = views(powers, tenant, project);
-    for listed in &views {
-        for pool in pools::page(tx, *listed, after, size + 1).await? {
-            read.insert(pool.pool_id.clone(), pool);
+    let wanted = usize::try_from(size + 1).unwrap_or(usize::MAX);
+    let mut after = input.cursor.as_ref().map_or(String::new(), |id| id.as_str().to_owned());
+    let mut read = Vec::new();
+    // By the tenant's pools and not by what the caller holds, which may be a thousand memberships elsewhere.
+    loop {
+        let some = pools::page(tx, (tenant, project), &after, LOOKED_AT).await?;
+        let is_last = i64::try_from(some.len()).is_ok_and(|found| found < LOOKED_AT);
+        after = some.last().map_or(after, |pool| pool.pool_id.clone());
+        read.extend(
+            some.into_iter()
+                .filter(|pool| by_either_owner(powers, Action::PoolsRead, pool) == Decision::Allow),
+        );
+        if is_last || read.len() >= wanted {
+            break;
         }
     }
     if read.is_empty() {
         refuse_empty(tx, powers, tenant).await?;
     }
-    Ok(read.into_values().take(usize::try_from(size + 1).unwrap_or(usize::MAX)).collect())
-}
-
-/// What the caller's powers show of the tenant's pools: whatever is in a view of each side.
-fn views<'a>(powers: &'a Powers, tenant: &'a str, project: &'a str) -> Vec<Listed<'a>> {
-    let all = Listed { tenant, project, ..Listed::default() };
-    if may(powers, Action::PoolsRead, Resource::Tenant { tenant }) == Decision::Allow {
-        return vec![all];
-    }
-    let of_side =
-        |side: &'a [Grant]| side.iter().filter_map(|grant| view(grant, all)).collect::<Vec<Listed<'a>>>();
-    let meet = |some: Vec<Listed<'a>>, others: Vec<Listed<'a>>| {
-        some.iter().flat_map(|view| others.iter().filter_map(|other| view.and(other))).collect()
-    };
-    powers.sides().map(of_side).reduce(meet).unwrap_or_default()
-}
-
-/// What a grant shows of `all`.
-fn view<'a>(grant: &'a Grant, all: Listed<'a>) -> Option<Listed<'a>> {
-    let of_tenant = |id: &'a str| {
-        if names(id, all.tenant) { all } else { Listed { site_owner: id, ..all } }
-    };
-    let of_project = |tenant: &str, id: &'a str| {
-        let asked = all.project.is_empty() || names(id, all.project);
-        let project = if id == ALL { all.project } else { id };
-        (names(tenant, all.tenant) && asked).then_some(Listed { project, ..all })
-    };
-    match grant {
-        Grant::Admin { .. } => Some(all),
-        Grant::Tenant { tenant_id, role } if *role >= TenantRole::Viewer => Some(of_tenant(tenant_id)),
-        Grant::Project { tenant_id, project_id, .. } => of_project(tenant_id, project_id),
-        Grant::Actions { subject, actions } if actions.contains(&Action::PoolsRead) => match subject {
-            Subject::All => Some(all),
-            Subject::Tenant(id) => Some(of_tenant(id.as_str())),
-            Subject::Project(tenant, id) => of_project(tenant.as_str(), id.as_str()),
-            Subject::ComputePool(id) => Some(Listed { pool: id.as_str(), ..all }),
-            Subject::Own | Subject::Platform | Subject::Site(_) => None,
-        },
-        Grant::Tenant { .. } | Grant::Infra { .. } | Grant::Actions { .. } => None,
-    }
+    read.truncate(wanted);
+    Ok(read)
 }
 
 /// An empty list is for those who may know that the tenant is there, and may read some of its pools.
 async fn refuse_empty(tx: &mut Tx<'_>, powers: &Powers, tenant: &str) -> Result<(), Fault> {
-    let views = views(powers, tenant, "");
+    let by_some = powers.sides().all(|side| side.iter().any(|grant| shows_some(grant, tenant)));
     let resource = Resource::Tenant { tenant };
     let decision = match may(powers, Action::PoolsRead, resource) {
-        Decision::Deny if views.iter().any(|view| view.site_owner.is_empty()) => Decision::Allow,
+        Decision::Deny if by_some => Decision::Allow,
         decision => decision,
     };
     permitted(tenants::find(tx, tenant).await?, decision, Action::PoolsRead, &format!("tenant {tenant}"))?;
     Ok(())
+}
+
+/// Whether a grant may show pools of this tenant as its own, if there are any.
+fn shows_some(grant: &Grant, tenant: &str) -> bool {
+    match grant {
+        Grant::Admin { .. } => true,
+        Grant::Tenant { tenant_id, role } => *role >= TenantRole::Viewer && names(tenant_id, tenant),
+        Grant::Project { tenant_id, .. } => names(tenant_id, tenant),
+        Grant::Actions { subject, actions } if actions.contains(&Action::PoolsRead) => match subject {
+            Subject::All | Subject::ComputePool(_) => true,
+            Subject::Tenant(id) | Subject::Project(id, _) => names(id.as_str(), tenant),
+            Subject::Own | Subject::Platform | Subject::Site(_) => false,
+        },
+        Grant::Infra { .. } | Grant::Actions { .. } => false,
+    }
 }

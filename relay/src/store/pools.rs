@@ -10,8 +10,7 @@ const FACTS: &str = "SELECT p.id, p.uid, p.tenant_id, p.project_id, p.site_id, p
 
 const PAGE: &str = "SELECT p.id, p.uid, p.tenant_id, p.project_id, p.site_id, p.agent, p.policy, p.created_at, \
     s.owner_tenant_id, s.custom FROM pools p JOIN sites s ON s.id = p.site_id \
-    WHERE p.tenant_id = $1 AND p.deleted_at IS NULL AND p.id > $2 AND ($3 = '' OR p.project_id = $3) \
-    AND ($4 = '' OR s.owner_tenant_id = $4) AND ($5 = '' OR p.id = $5) ORDER BY p.id LIMIT $6";
+    WHERE p.tenant_id = $1 AND p.deleted_at IS NULL AND p.id > $2 AND ($3 = '' OR p.project_id = $3) ORDER BY p.id LIMIT $4";
 // Apart from FACTS, which would lock the site too.
 const LOCK: &str = "SELECT id FROM pools WHERE id = $1 AND deleted_at IS NULL";
 const INSERT: &str = "INSERT INTO pools (id, uid, tenant_id, project_id, site_id, agent, policy, created_at) \
@@ -56,48 +55,17 @@ pub async fn lock(tx: &mut Tx<'_>, pool_id: &str) -> Result<Option<PoolFacts>, S
     }
 }
 
-/// Which of a tenant's pools a page shows; an empty text leaves a condition out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Listed<'a> {
-    /// The tenant.
-    pub tenant: &'a str,
-    /// Only this project's.
-    pub project: &'a str,
-    /// Only those on sites of this tenant.
-    pub site_owner: &'a str,
-    /// Only this pool.
-    pub pool: &'a str,
-}
-
-impl Listed<'_> {
-    /// What is in both views of one tenant; `None` if nothing can be.
-    #[must_use]
-    pub fn and(&self, other: &Self) -> Option<Self> {
-        let both = |one, another| match (one, another) {
-            ("", only) | (only, "") => Some(only),
-            (one, another) => (one == another).then_some(one),
-        };
-        Some(Self {
-            tenant: self.tenant,
-            project: both(self.project, other.project)?,
-            site_owner: both(self.site_owner, other.site_owner)?,
-            pool: both(self.pool, other.pool)?,
-        })
-    }
-}
-
-/// At most `limit` pools behind `after`, in order of id.
+/// At most `limit` pools of a tenant behind `after`, in order of id; only of this project, if it is not empty.
 ///
 /// # Errors
 /// The store's.
 pub async fn page(
     tx: &mut Tx<'_>,
-    listed: Listed<'_>,
+    (tenant, project): (&str, &str),
     after: &str,
     limit: i64,
 ) -> Result<Vec<PoolFacts>, StoreError> {
-    let Listed { tenant, project, site_owner, pool } = listed;
-    let args = [tenant.into(), after.into(), project.into(), site_owner.into(), pool.into(), limit.into()];
+    let args = [tenant.into(), after.into(), project.into(), limit.into()];
     tx.fetch_all(PAGE, &args).await?.iter().map(facts).collect()
 }
 
