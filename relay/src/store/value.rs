@@ -214,7 +214,8 @@ impl Row {
     }
 }
 
-fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
+/// A word of a fixed set, spelled as on the wire.
+pub(super) fn word<T: DeserializeOwned>(text: &str) -> Option<T> {
     T::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(text)).ok()
 }
 
