@@ -7,24 +7,20 @@
 use crate::{
     access,
     config::ClusterSecret,
+    outside::client::{REQUEST_TIMEOUT, builder, innermost},
     trusting::{TrustError, trusting},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use reqwest::{Client, Response, header, redirect};
+use reqwest::{Client, Response, header};
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
 use std::{
     error::Error,
     io::{self, Read as _},
     path::{Path, PathBuf},
-    time::Duration,
 };
 use zeroize::Zeroizing;
 
-/// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a whole request may take.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most of a refusal that is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 16 << 10;
 /// The longest file of a service account, in bytes: a CA bundle, and room.
@@ -99,16 +95,7 @@ impl Cluster {
             }
             TrustError::SetUp(why) => ClusterError::SetUp(why),
         })?;
-        let client = Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(REQUEST_TIMEOUT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .https_only(true)
-            .user_agent(concat!("relay/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls)
-            .build()
-            .map_err(|error| ClusterError::SetUp(innermost(&error)))?;
+        let client = builder(Some(tls)).build().map_err(|error| ClusterError::SetUp(innermost(&error)))?;
         Ok(Self {
             client,
             api: place.api().to_owned(),
@@ -238,17 +225,6 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, ClusterError> {
         return Err(ClusterError::Form { path: path.to_owned(), rule: "it must not be over 256 KiB" });
     }
     Ok(bytes)
-}
-
-/// What an error came from in the end: the part that a person can use.
-fn innermost(error: &dyn Error) -> String {
-    let mut last = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        last = source.to_string();
-        next = source.source();
-    }
-    last
 }
 
 #[cfg(test)]

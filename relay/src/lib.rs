@@ -26,6 +26,7 @@ pub mod join;
 pub mod kubernetes;
 pub mod log;
 pub mod metrics;
+pub mod outside;
 pub mod random;
 pub mod rotation;
 pub mod seal;

@@ -1,11 +1,19 @@
 //! TLS of a client: trust in the certificates that it was given, and in no others.
 
+use crate::access;
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, DEFAULT_VERSIONS, RootCertStore, SupportedProtocolVersion,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
-use std::sync::Arc;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The longest file of CA certificates, in bytes.
+const MAX_CA_BYTES: u64 = 1 << 20;
 
 /// Why there is no such trust.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,11 +26,47 @@ pub enum TrustError {
     SetUp(String),
 }
 
+/// Why there is no trust by a file.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustFileError {
+    /// The file can't be read.
+    #[error("read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// It is of no use.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
 /// Trust in these PEM certificates.
 ///
 /// # Errors
 /// There is none among them, or one is broken.
 pub fn trusting(pem: &[u8]) -> Result<ClientConfig, TrustError> {
+    trusting_by(pem, DEFAULT_VERSIONS)
+}
+
+/// Trust in the PEM certificates of a file, by these versions of TLS.
+///
+/// # Errors
+/// It can't be read, there is none in it, or one is broken.
+pub fn trusting_file(
+    path: &Path,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ClientConfig, TrustFileError> {
+    let pem = access::read_text(path, MAX_CA_BYTES)
+        .map_err(|source| TrustFileError::Read { path: path.to_owned(), source })?;
+    Ok(trusting_by(pem.as_bytes(), versions)?)
+}
+
+fn trusting_by(
+    pem: &[u8],
+    versions: &[&'static SupportedProtocolVersion],
+) -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|_| TrustError::NoCertificates)?;
@@ -33,7 +77,7 @@ pub fn trusting(pem: &[u8]) -> Result<ClientConfig, TrustError> {
     }
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions)
         .map_err(|error| TrustError::SetUp(error.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

@@ -23,7 +23,8 @@ use crate::{
     config::ClusterSecret,
     context::Context,
     fault::{Fault, chain},
-    kubernetes::{Cluster, REQUEST_TIMEOUT},
+    kubernetes::Cluster,
+    outside::client::REQUEST_TIMEOUT,
     store::{
         StoreError,
         leases::{self, Lease, Taken},

@@ -1,16 +1,13 @@
 //! The requests to the provider: bounded in time and size, over https, redirected nowhere.
 
-use crate::access;
+use crate::{
+    access,
+    outside::client::{REQUEST_TIMEOUT, innermost},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header, redirect};
-use rustls::{ClientConfig, crypto::aws_lc_rs};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header};
 use shared::secret::Secret;
-use std::{io, path::Path, time::Duration};
-
-/// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a whole request may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+use std::{io, path::Path};
 
 /// Why there is nothing to read.
 #[derive(Debug, thiserror::Error)]
@@ -47,25 +44,9 @@ pub enum FetchError {
 pub(super) struct Fetch(Client);
 
 impl Fetch {
-    /// Trusts as `tls` says, or the system's CAs.
-    pub(super) fn new(tls: Option<ClientConfig>) -> Result<Self, String> {
-        let builder = Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(REQUEST_TIMEOUT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .https_only(true)
-            .user_agent(concat!("relay/", env!("CARGO_PKG_VERSION")));
-        let builder = match tls {
-            Some(tls) => builder.tls_backend_preconfigured(tls),
-            None => {
-                // reqwest asks the process for its provider when it verifies by the system's CAs. An earlier one is the
-                // same one.
-                let _ = aws_lc_rs::default_provider().install_default();
-                builder.tls_backend_rustls()
-            }
-        };
-        builder.build().map(Self).map_err(|error| error.to_string())
+    /// By this client.
+    pub(super) fn new(client: Client) -> Self {
+        Self(client)
     }
 
     /// A document.
@@ -127,11 +108,7 @@ fn why(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("no whole answer within {} seconds", REQUEST_TIMEOUT.as_secs());
     }
-    let error: &dyn std::error::Error = error;
-    std::iter::successors(Some(error), |error| error.source())
-        .last()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    innermost(error)
 }
 
 /// `application/x-www-form-urlencoded`.

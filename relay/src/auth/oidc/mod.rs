@@ -12,11 +12,13 @@ pub mod id_token;
 use crate::{
     config::Oidc,
     facts::Vouched,
-    trusting::{TrustError, trusting},
+    outside::client::builder,
+    trusting::{TrustFileError, trusting_file},
 };
 use fetch::{Fetch, FetchError};
 use id_token::{Expected, IdTokenError, Keys};
 use reqwest::Url;
+use rustls::DEFAULT_VERSIONS;
 use serde::Deserialize;
 use shared::{secret::Secret, time::Timestamp};
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
@@ -35,8 +37,6 @@ const PLACES: usize = 32;
 const MAX_DOCUMENT_BYTES: usize = 64 << 10;
 /// The longest JWK Set, in bytes.
 const MAX_KEYS_BYTES: usize = 256 << 10;
-/// The longest file of CA certificates, in bytes.
-const MAX_CA_BYTES: u64 = 1 << 20;
 /// The longest file of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 4096;
 /// The longest address in a discovery document, in bytes.
@@ -152,18 +152,13 @@ impl Provider {
     /// # Errors
     /// A file can't be used, or TLS can't be set up.
     pub fn new(settings: Oidc) -> Result<Self, OidcError> {
-        let tls = match &settings.ca_file {
-            Some(path) => {
-                let read = fetch::small_file(path, MAX_CA_BYTES);
-                let pem = read.map_err(|source| OidcError::File { path: path.clone(), source })?;
-                Some(
-                    trusting(pem.expose().as_bytes())
-                        .map_err(|error: TrustError| OidcError::SetUp(error.to_string()))?,
-                )
-            }
-            None => None,
-        };
-        let fetch = Fetch::new(tls).map_err(OidcError::SetUp)?;
+        let trusted = settings.ca_file.as_deref().map(|path| trusting_file(path, DEFAULT_VERSIONS));
+        let tls = trusted.transpose().map_err(|error| match error {
+            TrustFileError::Read { path, source } => OidcError::File { path, source },
+            TrustFileError::Trust(error) => OidcError::SetUp(error.to_string()),
+        })?;
+        let client = builder(tls).build().map_err(|error| OidcError::SetUp(error.to_string()))?;
+        let fetch = Fetch::new(client);
         let this = Self { settings, fetch, known: Mutex::default(), places: Semaphore::new(PLACES) };
         this.client_secret()?;
         Ok(this)
