@@ -1,17 +1,19 @@
 //! What every call can reach: the store, the CA, the keys, the clock. Made once, by `server`.
 
 use crate::{
-    auth::{keys::SigningKeys, oidc::Provider},
+    auth::{jwt, keys::SigningKeys, oidc::Provider},
     ca::Authority,
     clock::Clock,
     http::limits::Limits,
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
+    outside::Outside,
     random::Random,
     seal::KeyRing,
-    store::Store,
+    store::{Store, events::Kept},
 };
 use arc_swap::ArcSwap;
+use shared::api::events::CloudEvent;
 
 /// One relay.
 pub struct Context {
@@ -29,6 +31,8 @@ pub struct Context {
     pub signing_keys: SigningKeys,
     /// The identity provider by which people log in, if there is one.
     pub oidc: Option<Provider>,
+    /// The way to addresses that others named.
+    pub outside: Outside,
     /// Who may call how often.
     pub limits: Limits,
     /// What is counted.
@@ -39,4 +43,12 @@ pub struct Context {
     pub lookups: Lookups,
     /// The tenant whose members may be admins.
     pub provider_tenant: String,
+}
+
+impl Context {
+    /// An event with its source, this installation.
+    #[must_use]
+    pub fn sourced(&self, kept: Kept) -> CloudEvent {
+        CloudEvent { source: jwt::issuer(self.ca.load().trust_domain().as_str()), ..kept.event }
+    }
 }

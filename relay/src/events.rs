@@ -43,9 +43,50 @@ pub enum Kind {
     TokenUpdated,
     TokenDeleted,
     TaskArchived,
+    WebhookDisabled,
 }
 
 impl Kind {
+    /// Every type, in order of the enum, whose last one says how many there are.
+    pub const ALL: [Self; Self::WebhookDisabled as usize + 1] = [
+        Self::JoinTokenCreated,
+        Self::JoinTokenRevoked,
+        Self::JoinTokenExhausted,
+        Self::JoinRequestDeferred,
+        Self::JoinRequestApproved,
+        Self::JoinRequestDenied,
+        Self::JoinRequestConsumed,
+        Self::JoinRequestExpired,
+        Self::EndorsementKeyAdded,
+        Self::EndorsementKeyRemoved,
+        Self::EndorsementAuthorityAdded,
+        Self::EndorsementAuthorityRemoved,
+        Self::NodeJoined,
+        Self::NodeReclaimed,
+        Self::NodeRenewed,
+        Self::NodeBanned,
+        Self::NodeUnbanned,
+        Self::NodeReleased,
+        Self::NodeCloneSuspected,
+        Self::NodeIdentityDrift,
+        Self::NodeIdentityDisputed,
+        Self::CaRotated,
+        Self::TenantCreated,
+        Self::TenantUpdated,
+        Self::TenantDeleted,
+        Self::ProjectCreated,
+        Self::ProjectUpdated,
+        Self::ProjectDeleted,
+        Self::MemberCreated,
+        Self::MemberUpdated,
+        Self::MemberDeleted,
+        Self::TokenCreated,
+        Self::TokenUpdated,
+        Self::TokenDeleted,
+        Self::TaskArchived,
+        Self::WebhookDisabled,
+    ];
+
     /// The CloudEvents `type`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -85,6 +126,7 @@ impl Kind {
             Self::TokenUpdated => "iam.token.updated",
             Self::TokenDeleted => "iam.token.deleted",
             Self::TaskArchived => "infra.task.archived",
+            Self::WebhookDisabled => "infra.webhook.disabled",
         }
     }
 }
@@ -111,4 +153,21 @@ pub struct Origin {
     pub request_id: String,
     /// When.
     pub at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_type_stands_at_its_place_and_no_two_have_one_name() {
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at, "{kind:?}");
+            assert_eq!(
+                Kind::ALL.iter().filter(|other| other.as_str() == kind.as_str()).count(),
+                1,
+                "{kind:?}"
+            );
+        }
+    }
 }

@@ -34,3 +34,4 @@ pub mod server;
 pub mod store;
 pub mod tasks;
 pub mod trusting;
+pub mod webhooks;

@@ -14,6 +14,7 @@ use crate::{
     http::{App, crls::Crls, limits::Limits, proxy::Trusted, record::Refusals, serve, tls::Tls},
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
+    outside::Outside,
     random::Random,
     seal::KeyRing,
     store::Store,
@@ -98,8 +99,7 @@ impl Relay {
         let dates = upkeep::Dates::of(&certificate);
         let tls =
             Tls::new(certificate, authority.trust(), &clock).map_err(ServeError::start("setting up TLS"))?;
-        let oidc = settings.oidc.clone().map(Provider::new).transpose();
-        let oidc = oidc.map_err(ServeError::start("setting up the identity provider"))?;
+        let (oidc, outside) = ways_out(&settings)?;
         let relay = Context {
             store,
             clock,
@@ -108,6 +108,7 @@ impl Relay {
             keys,
             signing_keys: SigningKeys::default(),
             oidc,
+            outside,
             limits: Limits::new(&settings.limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
@@ -204,6 +205,16 @@ fn warn_of_root(directory: &Path) {
         "root serves on a folder of {owner}: the files that it makes are root's, and {owner} can't use them; run it as that \
          user, or chown -R {owner} the folder afterwards"
     );
+}
+
+/// What the relay asks others by: the identity provider, if there is one, and the way to webhooks.
+fn ways_out(settings: &Settings) -> Result<(Option<Provider>, Outside), ServeError> {
+    let oidc = settings.oidc.clone().map(Provider::new).transpose();
+    let outside = Outside::new(settings.webhook_networks.clone(), settings.webhook_ca_file.as_deref());
+    Ok((
+        oidc.map_err(ServeError::start("setting up the identity provider"))?,
+        outside.map_err(ServeError::start("setting up the way to webhooks"))?,
+    ))
 }
 
 /// What a start knows of the trust domain: the settings, and the address that was bound.

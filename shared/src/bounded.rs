@@ -53,6 +53,11 @@ const WORDS: &[(&str, &str)] = &[
     (Sha256HexRule::PATTERN, "64 hexadecimal digits in lower case"),
     (LabelRule::PATTERN, "1 to 256 characters, none of them a control character"),
     (SecretNameRule::PATTERN, "1 to 128 letters, digits and . _ -, the first a letter or digit"),
+    (WebhookUrlRule::PATTERN, "an https:// address without blanks (such as https://hooks.example.org/relay)"),
+    (
+        EventPatternRule::PATTERN,
+        "a type of events (such as security.node.joined), its beginning (such as security.node.*), or * for all",
+    ),
     (crate::api::components::CURSOR_PATTERN, "the cursor of a page of components"),
     (crate::api::tokens::IdOrAllRule::PATTERN, "an id, or * for all that the token's owner has"),
     (
@@ -238,6 +243,13 @@ rules! {
     SecretName, SecretNameRule, 128, "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
         |t| t.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
             && all(t, |b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    /// Where a webhook leads to. The relay parses it fully.
+    WebhookUrl, WebhookUrlRule, 1024, "^https://[!-~]{1,1016}$",
+        |t| t.strip_prefix("https://").is_some_and(|rest| all(rest, |b| b.is_ascii_graphic()));
+    /// A type of events, the beginning of some, or all.
+    EventPattern, EventPatternRule, 64, "^(?:\\*|[a-z]+(?:[.-][a-z]+)*(?:\\.\\*)?)$",
+        |t| t == "*" || t.strip_suffix(".*").unwrap_or(t).split(['.', '-'])
+            .all(|word| all(word, |b| b.is_ascii_lowercase()));
 }
 
 #[cfg(test)]
@@ -261,6 +273,15 @@ mod tests {
             "1234567",
             "12345678",
             "x/y+z=~",
+            "https://a.example:1/b?c=d",
+            "https://",
+            "http://a",
+            "*",
+            "a.*",
+            "a-b.c.*",
+            "a.",
+            "a..b",
+            "a.*.b",
         ];
         let mut all: Vec<String> = seeds.iter().map(|s| (*s).to_owned()).collect();
         for length in [0, 7, 8, 63, 64, 65, 127, 128, 129, 256, 257] {

@@ -64,6 +64,8 @@ kinds! {
     TaskId, Task, "task_";
     /// A bundle of endorsement authorities, `ea_…`.
     EndorsementAuthorityId, EndorsementAuthority, "ea_";
+    /// A webhook, `wh_…`.
+    WebhookId, Webhook, "wh_";
 }
 
 impl<K: Kind> Id<K> {

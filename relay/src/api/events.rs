@@ -2,19 +2,15 @@
 
 use super::steps::{page, page_size};
 use crate::{
-    auth::{
-        jwt,
-        policy::{Resource, may},
-    },
+    auth::policy::{Resource, may},
     call::Call,
-    context::Context,
     fault::Fault,
-    store::events::{self, Kept},
+    store::events,
 };
 use shared::{
     api::{
         access::Action,
-        events::{CloudEvent, EventList, ListEvents},
+        events::{EventList, ListEvents},
     },
     time::Timestamp,
 };
@@ -35,10 +31,5 @@ pub async fn list(call: Call, input: ListEvents) -> Result<EventList, Fault> {
         Box::pin(async move { Ok::<_, Fault>(events::page(tx, tenant, after, *since, size + 1).await?) })
     });
     let (kept, cursor) = page(read.await?, size, |kept| kept.event.id.clone());
-    Ok(EventList { events: kept.into_iter().map(|kept| sourced(&call.relay, kept)).collect(), cursor })
-}
-
-/// The event with its source, this installation.
-pub fn sourced(relay: &Context, kept: Kept) -> CloudEvent {
-    CloudEvent { source: jwt::issuer(relay.ca.load().trust_domain().as_str()), ..kept.event }
+    Ok(EventList { events: kept.into_iter().map(|kept| call.relay.sourced(kept)).collect(), cursor })
 }

@@ -31,6 +31,7 @@ pub(crate) mod tests;
 pub mod tokens;
 pub mod users;
 pub mod validate;
+pub mod webhooks;
 pub mod whoami;
 
 use registry::Registry;
@@ -119,6 +120,10 @@ fn iam(registry: Registry) -> Result<Registry, String> {
         .on(api::tokens::UPDATE, tokens::update)?
         .on(api::tokens::REVOKE, tokens::revoke)?
         .on(api::tokens::REFRESH, tokens::refresh)?
+        .on(api::webhooks::CREATE, webhooks::create)?
+        .on(api::webhooks::LIST, webhooks::list)?
+        .on(api::webhooks::UPDATE, webhooks::update)?
+        .on(api::webhooks::DELETE, webhooks::delete)?
         .on(api::audit::LIST, audit::list)?
         .on(api::whoami::WHO_AM_I, whoami::who_am_i)?
         .on(api::whoami::PERMISSIONS, whoami::permissions)

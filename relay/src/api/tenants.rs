@@ -12,7 +12,7 @@ use crate::{
     call::Call,
     events::Kind,
     fault::Fault,
-    store::{StoreError, Tx, memberships, tenants},
+    store::{StoreError, Tx, memberships, tenants, webhooks},
 };
 use serde_json::json;
 use shared::api::{
@@ -141,6 +141,7 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetTenant) -> Result<Tenan
     }
     tenants::delete(tx, id, call.now).await?;
     memberships::remove_all(tx, id, "").await?;
+    webhooks::remove_all(tx, id).await?;
     announce(tx, call, News { kind: Kind::TenantDeleted, tenant: id, subject: id }, json!(tenant)).await?;
     Ok(TenantAnswer { tenant })
 }

@@ -24,6 +24,7 @@ pub struct Named {
     subject: Option<String>,
     name: Option<String>,
     task_id: Option<String>,
+    webhook_id: Option<String>,
     #[serde(rename = "type")]
     component_type: Option<String>,
     identifier: Option<String>,

@@ -92,6 +92,7 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("secrets", &["name", "updatedAt", "updatedBy"]),
     ("sites", &["siteId", "ownerTenantId", "custom", "bmcNetworks", "createdAt"]),
     ("tenants", &["tenantId", "displayName", "createdAt"]),
+    ("webhooks", &["id", "url", "types", "enabled", "deliveredAt", "failingSince", "lastError"]),
 ];
 
 /// The list of an answer: its name and what it holds. `None` for single things.

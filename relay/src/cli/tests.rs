@@ -206,6 +206,7 @@ const NAMELESS: &[&str] = &[
     "iam.members.leave",
     "iam.invites.create",
     "iam.invites.accept",
+    "iam.webhooks.create",
     "iam.tokens.create",
     "iam.tokens.refresh",
     "admin.tokens.create",

@@ -84,6 +84,19 @@ pub(super) const TASK_COMPLETED_DAYS: Key =
 /// How long archived tasks are kept.
 pub(super) const TASK_ARCHIVED_DAYS: Key =
     number("task_archived_days", "Days that archived tasks are kept, which were given up [default: 90]");
+/// Where webhooks may lead to beside the public Internet.
+pub(super) const WEBHOOK_NETWORKS: Key = Key {
+    name: "webhook_networks",
+    form: Form::Words,
+    value: "CIDR,…",
+    help: "Networks that webhooks may lead into although they are private, or this machine's own [default: none]",
+};
+/// Whom the connections to webhooks trust.
+pub(super) const WEBHOOK_CA_FILE: Key = text(
+    "webhook_ca_file",
+    "FILE",
+    "The only CA certificates to trust for webhooks, PEM [default: the system's]",
+);
 /// The SPIFFE trust domain.
 pub(super) const TRUST_DOMAIN: Key = text(
     "trust_domain",
@@ -184,6 +197,8 @@ pub const KEYS: &[Key] = &[
     AUDIT_DAYS,
     TASK_COMPLETED_DAYS,
     TASK_ARCHIVED_DAYS,
+    WEBHOOK_NETWORKS,
+    WEBHOOK_CA_FILE,
     LIMIT_TOKEN,
     LIMIT_IP,
     LIMIT_HEALTH,

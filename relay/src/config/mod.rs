@@ -38,8 +38,8 @@ pub const MAX_LIMIT: u32 = 1_000_000;
 const MAX_DAYS: u32 = 36_500;
 /// How long the audit is kept unless told otherwise, in days: a year, and a month to look back on it.
 const DEFAULT_AUDIT_DAYS: u32 = 400;
-/// The most networks of proxies.
-const MAX_PROXIES: usize = 64;
+/// The most networks of a list.
+const MAX_NETWORKS: usize = 64;
 
 /// Where settings come from.
 pub struct Sources<'a> {
@@ -86,6 +86,10 @@ pub struct Settings {
     pub task_completed_days: u32,
     /// How long archived tasks are kept, in days.
     pub task_archived_days: u32,
+    /// The networks that webhooks may lead into although they are not outside.
+    pub webhook_networks: Vec<IpNet>,
+    /// The only CA certificates to trust for webhooks; the system's if absent.
+    pub webhook_ca_file: Option<PathBuf>,
     /// What is too much.
     pub limits: Limits,
     /// The provider by which people log in.
@@ -148,6 +152,8 @@ impl Settings {
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             task_completed_days: parsed(&merged, &keys::TASK_COMPLETED_DAYS, days)?.unwrap_or(14),
             task_archived_days: parsed(&merged, &keys::TASK_ARCHIVED_DAYS, days)?.unwrap_or(90),
+            webhook_networks: parsed(&merged, &keys::WEBHOOK_NETWORKS, networks)?.unwrap_or_default(),
+            webhook_ca_file: parsed(&merged, &keys::WEBHOOK_CA_FILE, path)?,
             limits: limits(&merged)?,
             oidc: oidc::read(&merged)?,
             log: log_settings(&merged)?,
@@ -250,13 +256,13 @@ fn days(text: &str) -> Result<u32, String> {
 fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     let rule = || {
         format!(
-            "must be at most {MAX_PROXIES} networks, such as 10.0.0.0/24 or fd00::/64, with no bits behind the prefix"
+            "must be at most {MAX_NETWORKS} networks, such as 10.0.0.0/24 or fd00::/64, with no bits behind the prefix"
         )
     };
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     let network = |word: &str| word.parse::<IpNet>().ok().filter(|network| network.trunc() == *network);
     let networks: Option<Vec<IpNet>> = words.map(network).collect();
-    networks.filter(|networks| networks.len() <= MAX_PROXIES).ok_or_else(rule)
+    networks.filter(|networks| networks.len() <= MAX_NETWORKS).ok_or_else(rule)
 }
 
 fn log_filter(text: &str) -> Result<String, String> {

@@ -7,7 +7,6 @@
 
 use super::{App, Arrival, Stranger, answers::Endless, authenticate, bearer, problem};
 use crate::{
-    api::events::sourced,
     audit,
     auth::{
         Principal,
@@ -219,7 +218,7 @@ impl Stream {
         });
         for kept in kept.await? {
             self.after = kept.number.unwrap_or(self.after);
-            let event = sourced(relay, kept);
+            let event = relay.sourced(kept);
             if self.types.is_empty() || self.types.contains(&event.event_type) {
                 let json = serde_json::to_string(&event).map_err(Fault::internal("writing an event"))?;
                 let (id, kind) = (self.after, &event.event_type);

@@ -21,6 +21,7 @@ use crate::{
     rotation::{self, Rotator},
     store::{StoreError, authorities, events, join_requests, nodes, tasks},
     tasks::runner::Runner,
+    webhooks,
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
@@ -50,8 +51,6 @@ mod sweeps;
 const HEARTBEATS: Duration = Duration::from_secs(1);
 /// How often events without a number are looked for.
 const NUMBERING: Duration = Duration::from_millis(300);
-/// How many events get their number in one transaction.
-const NUMBERED_AT_ONCE: i64 = 1_000;
 /// How often a store that was full is looked at for room.
 const SPACE: Duration = Duration::from_secs(10);
 /// How often certificates, CAs, bootstrap credentials and what is over are looked at.
@@ -89,7 +88,7 @@ pub(super) fn start(
         async move { number_events(&relay).await }
     }));
     let house = Arc::new(House::new(settings, address, app, tls, dates));
-    let handlers = Arc::new(crls::handlers(sweeps::handlers(&house)));
+    let handlers = Arc::new(webhooks::handlers(crls::handlers(sweeps::handlers(&house))));
     let runner = Arc::new(Runner::new(app.relay.clone(), handlers));
     tasks.spawn(presence::show(app.relay.clone(), settings.data_dir.clone(), runner.clone()));
     tasks.spawn(async move { runner.run().await });
@@ -285,7 +284,7 @@ pub(super) async fn count(relay: &Context) -> Result<(), Fault> {
     let names: BTreeSet<&str> = queues
         .iter()
         .map(|counted| counted.queue.as_str())
-        .chain([sweeps::UPKEEP.name, crls::QUEUE.name])
+        .chain([sweeps::UPKEEP.name, crls::QUEUE.name, webhooks::QUEUE.name])
         .collect();
     for (queue, state) in names.into_iter().flat_map(|name| TaskState::ALL.map(|state| (name, state))) {
         let of = |counted: &&QueueCount| counted.queue == queue && counted.state == state;
@@ -350,11 +349,11 @@ async fn number_events(relay: &Context) -> Result<(), Fault> {
     if !looking? {
         return Ok(());
     }
-    let numbered: Result<u64, StoreError> = relay
+    relay
         .store
-        .transact("numbering events", (), |tx, ()| Box::pin(events::number(tx, NUMBERED_AT_ONCE)))
-        .await;
-    numbered.map(drop).map_err(Fault::from)
+        .transact("numbering events", relay, |tx, relay| Box::pin(webhooks::number(tx, &relay.random)))
+        .await
+        .map(drop)
 }
 
 /// Shows the metrics on an address of their own: a loopback port for a scraper.

@@ -46,6 +46,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "0009_audit", sql: include_str!("../../migrations/0009_audit.sql") },
     Migration { version: 10, name: "0010_logins", sql: include_str!("../../migrations/0010_logins.sql") },
     Migration { version: 11, name: "0011_tasks", sql: include_str!("../../migrations/0011_tasks.sql") },
+    Migration { version: 12, name: "0012_webhooks", sql: include_str!("../../migrations/0012_webhooks.sql") },
 ];
 
 /// What a migration did.

@@ -57,6 +57,7 @@ pub mod token_views;
 mod tx;
 pub mod users;
 mod value;
+pub mod webhooks;
 mod writer;
 
 pub use self::{
@@ -113,6 +114,7 @@ const FAMILIES: &[&[&str]] = &[
     tenants::STATEMENTS,
     token_views::STATEMENTS,
     users::STATEMENTS,
+    webhooks::STATEMENTS,
 ];
 
 /// Every statement that the relay runs, but for those that make the schema.

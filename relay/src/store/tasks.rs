@@ -23,6 +23,8 @@ const IS_DUE: &str = "SELECT id FROM tasks WHERE type = $1 AND due_at <= $2 LIMI
 const DUE: &str = "SELECT id, queue, type, state, once, payload, attempts, last_error, due_at, deadline, fence, created_at, \
     ended_at FROM tasks WHERE type = $1 AND due_at <= $2 ORDER BY due_at, id LIMIT $3";
 const HASTEN: &str = "UPDATE tasks SET due_at = $2 WHERE type = $1 AND due_at > $3";
+const WAKE: &str =
+    "UPDATE tasks SET due_at = $2 WHERE task_key = $1 AND due_at > $2 AND state IN ('pending', 'retry')";
 const CLAIM: &str = "UPDATE tasks SET state = 'active', attempts = attempts + 1, holder = $2, fence = $3, due_at = $4 \
     WHERE id = $1";
 const SETTLE: &str = "UPDATE tasks SET state = $4, attempts = $5, last_error = $6, due_at = $7, \
@@ -48,6 +50,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     IS_DUE,
     DUE,
     HASTEN,
+    WAKE,
     CLAIM,
     SETTLE,
     ARCHIVE,
@@ -235,6 +238,14 @@ pub async fn hasten(
     latest: Timestamp,
 ) -> Result<u64, StoreError> {
     tx.execute(HASTEN, &[task_type.into(), now.into(), latest.into()]).await
+}
+
+/// Makes the task that has this key, and waits, due now.
+///
+/// # Errors
+/// The store's.
+pub async fn wake(tx: &mut Tx<'_>, key: &str, now: Timestamp) -> Result<(), StoreError> {
+    tx.execute(WAKE, &[key.into(), now.into()]).await.map(drop)
 }
 
 /// Gives a task, which is locked, to a worker until its lease ends.

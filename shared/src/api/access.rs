@@ -113,6 +113,10 @@ pub enum Action {
     TokensRefresh,
     TokensRevoke,
     TokensUpdate,
+    WebhooksCreate,
+    WebhooksDelete,
+    WebhooksRead,
+    WebhooksUpdate,
     ComponentsPing,
 }
 
@@ -244,6 +248,10 @@ pub const ACTIONS: &[ActionRow] = {
         own(A::TokensRefresh, "iam:tokens:refresh"),
         own(A::TokensRevoke, "iam:tokens:revoke"),
         own(A::TokensUpdate, "iam:tokens:update"),
+        row(A::WebhooksCreate, "iam:webhooks:create", OWNER, None, M::Editor),
+        row(A::WebhooksDelete, "iam:webhooks:delete", OWNER, None, M::Editor),
+        row(A::WebhooksRead, "iam:webhooks:read", OWNER, None, M::Viewer),
+        row(A::WebhooksUpdate, "iam:webhooks:update", OWNER, None, M::Editor),
         row(A::ComponentsPing, "infra:components:ping", None, None, M::Editor).infra(I::Editor),
     ]
 };

@@ -30,6 +30,7 @@ pub mod tasks;
 pub mod tenants;
 pub mod tokens;
 pub mod users;
+pub mod webhooks;
 pub mod whoami;
 
 use access::{Action, Scope};

@@ -32,6 +32,10 @@ const JOINS: &[(&str, &str)] = &[("", "join")];
 const TASK: &[(&str, &str)] = &[("", "task")];
 const PING: &str = r#"{"type": "worker", "identifier": "w", "version": "1", "startedAt": "2026-01-02T03:04:05Z", "intervalSeconds": 60}"#;
 const PINGED: &[(&str, &str)] = &[("infra.components.ping", PING)];
+/// A tenant has not many webhooks: all are deleted first.
+const NO_WEBHOOK: &[(&str, &str)] = &[("", "no webhook")];
+const A_WEBHOOK: &[(&str, &str)] = &[("", "no webhook"), ("iam.webhooks.create", WEBHOOK)];
+const WEBHOOK: &str = r#"{"tenantId": "acme", "url": "https://hooks.example.org/x", "types": ["*"]}"#;
 /// What nobody here does.
 static ERRANDS: Queue = Queue { name: "errands", at_a_time: 1 };
 static ERRAND: Kind =
@@ -64,6 +68,10 @@ const ROWS: &[Row] = &[
     ("", "iam.invites.delete", &[("iam.invites.create", r#"{"tenantId": "acme"}"#)],
         r#"{"tenantId": "acme", "inviteId": "$invite.id"}"#),
     ("", "iam.invites.accept", &[], r#"{"secret": "no secret of an invite"}"#),
+    ("", "iam.webhooks.create", NO_WEBHOOK, WEBHOOK),
+    ("", "iam.webhooks.list", &[], r#"{"tenantId": "acme"}"#),
+    ("", "iam.webhooks.update", A_WEBHOOK, r#"{"tenantId": "acme", "webhookId": "$webhook.id", "rotateSecret": true}"#),
+    ("", "iam.webhooks.delete", A_WEBHOOK, r#"{"tenantId": "acme", "webhookId": "$webhook.id"}"#),
     ("", "iam.audit.list", &[], r#"{"tenantId": "acme"}"#),
     ("", "admin.audit.list", &[], "{}"),
     ("", "iam.tokens.create", &[], r#"{"description": "d", "permissions": [{"subject": "self", "actions": ["iam:tokens:read"]}]}"#),
@@ -400,6 +408,15 @@ impl Facts {
                     let answer = machine.join(&self.world.relay, minted["token"].as_str().unwrap()).await;
                     self.request = answer.body["joinRequestId"].as_str().unwrap().to_owned();
                 }
+                ("", "no webhook") => {
+                    let acme = json!({"tenantId": "acme"});
+                    let listed = self.root("iam/webhooks/list", acme.clone()).await;
+                    for webhook in listed["webhooks"].as_array().unwrap() {
+                        let mut delete = acme.clone();
+                        delete["webhookId"] = webhook["id"].clone();
+                        self.root("iam/webhooks/delete", delete).await;
+                    }
+                }
                 ("", "task") => self.task = self.errand().await,
                 ("", _) => {
                     let mut machine = Machine::new(self.next());
@@ -439,7 +456,7 @@ impl Facts {
             .replace("$task", &self.task)
             .replace("$pem", &self.pem.replace('\n', "\\n"))
             .replace("$ek", &"ab".repeat(32));
-        for thing in ["invite", "endorsementAuthority", "joinToken"] {
+        for thing in ["invite", "endorsementAuthority", "joinToken", "webhook"] {
             let id = self.made[thing]["id"].as_str().unwrap_or_default();
             text = text.replace(&format!("${thing}.id"), id);
         }

@@ -47,6 +47,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("metal", Layer::Flow),
     ("outside", Layer::Flow),
     ("tasks", Layer::Flow),
+    ("webhooks", Layer::Flow),
     ("store", Layer::Store),
     ("config", Layer::Store),
     ("fault", Layer::Store),
@@ -72,6 +73,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("random", Layer::Rules),
     ("seal", Layer::Rules),
     ("trusting", Layer::Rules),
+    ("webhooks::sign", Layer::Rules),
 ];
 
 /// What touches the network, a runtime or a database.

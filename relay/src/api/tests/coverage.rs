@@ -27,6 +27,10 @@ const BODIES: &[(&str, &str)] = &[
     ("iam.invites.list", r#"{"tenantId": "t"}"#),
     ("iam.invites.delete", r#"{"tenantId": "t", "inviteId": "$invite"}"#),
     ("iam.invites.accept", r#"{"secret": "$invite.x"}"#),
+    ("iam.webhooks.create", r#"{"tenantId": "t", "url": "https://hooks.example.org/x", "types": ["*"]}"#),
+    ("iam.webhooks.list", r#"{"tenantId": "t"}"#),
+    ("iam.webhooks.update", r#"{"tenantId": "t", "webhookId": "$webhook", "rotateSecret": true}"#),
+    ("iam.webhooks.delete", r#"{"tenantId": "t", "webhookId": "$webhook"}"#),
     ("iam.tokens.create", r#"{"description": "d", "tenantRoles": [{"tenantId": "t", "role": "OWNER"}]}"#),
     ("iam.tokens.get", r#"{"tokenId": "$api"}"#),
     ("iam.tokens.list", "{}"),
@@ -132,6 +136,9 @@ async fn every_row_is_decided_by_its_own_action() {
             if *name == "iam.invites.create" {
                 ids.invite = answer["invite"]["id"].as_str().unwrap().to_owned();
             }
+            if *name == "iam.webhooks.create" {
+                ids.webhook = answer["webhook"]["id"].as_str().unwrap().to_owned();
+            }
             if name.ends_with(".tokens.create") {
                 ids.api = answer["token"]["id"].as_str().unwrap().to_owned();
             }
@@ -191,6 +198,7 @@ struct Ids {
     request: String,
     authority: String,
     invite: String,
+    webhook: String,
     api: String,
     task: String,
 }
@@ -204,7 +212,7 @@ fn filled(body: &str, ids: &Ids) -> Value {
     let body = body.replace("$node", &ids.node).replace("$token", &ids.token);
     let body = body.replace("$request", &ids.request).replace("$authority", &ids.authority);
     let body = body.replace("$invite", &ids.invite).replace("$api", &ids.api);
-    let body = body.replace("$task", &ids.task);
+    let body = body.replace("$task", &ids.task).replace("$webhook", &ids.webhook);
     let pem = endorsement_authorities::bundle().replace('\n', "\\n");
     serde_json::from_str(&body.replace("$ek", &"ab".repeat(32)).replace("$pem", &pem)).unwrap()
 }
@@ -250,6 +258,7 @@ async fn a_machine_is_nobody_here() {
                 request: id("jr_"),
                 authority: id("ea_"),
                 invite: id("inv_"),
+                webhook: id("wh_"),
                 api: id("tk_"),
                 task: id("task_"),
             };

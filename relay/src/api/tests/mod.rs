@@ -16,6 +16,7 @@ mod sites;
 mod tasks;
 mod tenants;
 mod tokens;
+mod webhooks;
 
 use crate::{
     api::{self, registry::Registry},
@@ -30,6 +31,7 @@ use crate::{
     http::limits::Limits,
     join::{heartbeats::Heartbeats, lookups::Lookups},
     metrics::Metrics,
+    outside::Outside,
     random::Random,
     seal::{KeyRing, MasterKey},
     store::{Store, testing},
@@ -99,6 +101,7 @@ impl Desk {
             keys,
             signing_keys: SigningKeys::default(),
             oidc: None,
+            outside: Outside::new(Vec::new(), None).unwrap(),
             limits: Limits::new(limits),
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
