@@ -37,6 +37,15 @@ fn every_setting_is_named() {
     assert!(!says("no_such_setting"));
 }
 
+#[test]
+fn every_type_of_events_is_named() {
+    let readme = readme();
+    let named = quoted(section(&readme, "Webhooks"));
+    let all = relay::events::Kind::ALL.map(relay::events::Kind::as_str);
+    let missing: Vec<&str> = all.into_iter().filter(|name| !named.contains(name)).collect();
+    assert!(missing.is_empty(), "not in the README's webhooks: {missing:?}");
+}
+
 /// The members of a JSON object, by path.
 fn flat(value: &serde_json::Value, path: &str, into: &mut BTreeSet<(String, String)>) {
     match value.as_object() {

@@ -112,6 +112,8 @@ fn sample(verb: &Verb, field: &verbs::Field) -> String {
         "taskId" => format!("task_{}", "0".repeat(26)),
         "startedAt" => "2026-01-02T03:04:05Z".into(),
         "cursor" => "will-be-left-out".into(),
+        "webhookId" => format!("wh_{}", "0".repeat(26)),
+        "url" => "https://hooks.example.org/x".into(),
         "mac" => "00:1a:2b:3c:4d:5e".into(),
         "gpuUuid" => "GPU-12345678".into(),
         "productUuid" => "12345678".into(),

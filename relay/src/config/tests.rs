@@ -94,8 +94,14 @@ fn all_wrong_keys_of_a_file_are_said_at_once() {
 #[test]
 fn every_error_names_setting_origin_and_rule_and_no_value() {
     let secret = "hunter2";
-    let paths =
-        ["data_dir", "master_key_file", "service_account_dir", "oidc.client_secret_file", "oidc.ca_file"];
+    let paths = [
+        "data_dir",
+        "master_key_file",
+        "service_account_dir",
+        "webhook_ca_file",
+        "oidc.client_secret_file",
+        "oidc.ca_file",
+    ];
     for key in KEYS.iter().filter(|key| !paths.contains(&key.name)) {
         let value = format!("{secret} [ {secret}=");
         let by_flag = message("data_dir = '/d'", &[], &[(&key.flag(), &value)]);

@@ -33,6 +33,7 @@ mod swapped;
 mod tasks;
 mod tpm;
 mod trust;
+mod webhooks;
 
 use serde_json::{Value, json};
 use shared::time::Timestamp;
