@@ -8,6 +8,7 @@ use super::{
     steps::{News, announce, invalid_state, page, page_size},
 };
 use crate::{
+    audit,
     auth::{
         Powers, bootstrap, holdings,
         policy::{Resource, may, not_found},
@@ -28,7 +29,8 @@ use shared::{
         access::{Action, AdminRole},
         tokens::{
             CreateToken, CreateTokenFor, DEFAULT_SECONDS, GetToken, Lifetime, ListTokens, ListTokensOf,
-            RefreshToken, Rights, Token, TokenAnswer, TokenCreated, TokenList, TokenType, UpdateToken,
+            REFRESH, RefreshToken, Rights, Token, TokenAnswer, TokenCreated, TokenList, TokenType,
+            UpdateToken,
         },
     },
     bounded::TenantId,
@@ -38,6 +40,9 @@ use shared::{
 
 /// How long refreshes keep a login alive, in seconds (24 hours).
 const LOGIN_SECONDS: i64 = 86_400;
+
+/// How long a session's successor is waited for to be used before there is another, in seconds.
+const SUCCESSOR_SECONDS: i64 = 60;
 
 /// What a transaction that makes a token answers: the bearer form only if it made one.
 type Made = (Token, Option<Secret>);
@@ -141,6 +146,31 @@ pub async fn refresh(call: Call, _: RefreshToken) -> Result<TokenCreated, Fault>
     let store = &call.relay.store;
     let made = store.transact(call.method, &call, |tx, call| Box::pin(follow(tx, call)));
     Ok(shown(made.await?))
+}
+
+/// As [`refresh`], for a browser's session. The requests of a browser come many at a time, and the first use of one
+/// successor ends the others: where one was given a moment ago, no other is.
+///
+/// # Errors
+/// INVALID_STATE where one was given; as [`refresh`].
+pub async fn refresh_session(call: Call) -> Result<TokenCreated, Fault> {
+    let store = &call.relay.store;
+    let made = store.transact(call.method, &call, |tx, call| {
+        Box::pin(async move {
+            let made = follow(tx, call).await?;
+            let since = call.now.plus_seconds(-SUCCESSOR_SECONDS);
+            // Counted with the one that was made: the lock on its predecessor lets one request after the other do so.
+            if credentials::successors(tx, &call.principal()?.token_id, since).await? > 1 {
+                return Err(invalid_state("The session was refreshed a moment ago."));
+            }
+            Ok(made)
+        })
+    });
+    let made = match audit::beside(&call, &REFRESH.method, b"{}") {
+        Some(beside) => beside.around(made).await,
+        None => made.await,
+    };
+    Ok(shown(made?))
 }
 
 /// admin/tokens/get.

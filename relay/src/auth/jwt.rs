@@ -2,6 +2,7 @@
 //! nothing of what it may do. Pure, but for the signature's randomness.
 
 use super::keys::SigningKey;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, Header, Validation};
 use serde::{Deserialize, Serialize};
 use shared::{
@@ -45,6 +46,38 @@ impl Claims {
     }
 }
 
+/// What a bearer text says of itself, to whoever has it. Nothing is decided by it but when to ask for the next.
+#[derive(Debug, Deserialize)]
+pub struct Said {
+    /// Its id.
+    pub jti: TokenId,
+    iat: i64,
+    exp: i64,
+}
+
+impl Said {
+    /// `None` if it is no token of a relay.
+    #[must_use]
+    pub fn of(bearer: &str) -> Option<Self> {
+        let claims = bearer.split('.').nth(1)?;
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub const fn ends(&self) -> Timestamp {
+        Timestamp::from_seconds(self.exp)
+    }
+
+    /// Whether three quarters of its lifetime are over, and not all of it: it is time to refresh it.
+    #[must_use]
+    pub const fn is_due(&self, now: Timestamp) -> bool {
+        let lifetime = self.exp.saturating_sub(self.iat);
+        let from = self.iat.saturating_add(lifetime - lifetime / 4);
+        from <= now.seconds() && now.seconds() < self.exp
+    }
+}
+
 /// The issuer and audience of this installation's tokens: its relays' SPIFFE id, which stays whatever the address.
 #[must_use]
 pub fn issuer(trust_domain: &str) -> String {
@@ -80,4 +113,24 @@ pub fn read(bearer: &str, key: &SigningKey, issuer: &str) -> Option<Claims> {
     rules.set_issuer(&[issuer]);
     rules.set_audience(&[issuer]);
     jsonwebtoken::decode::<Claims>(bearer, &key.verifies, &rules).ok().map(|token| token.claims)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Behaviour 96.
+    #[test]
+    fn a_token_is_refreshed_from_three_quarters_of_its_lifetime() {
+        let id = TokenId::derive(&[1; 32]);
+        let claims = json!({"jti": id, "iat": 1000, "exp": 2000, "sub": "a"}).to_string();
+        let said = Said::of(&format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims))).unwrap();
+        for (now, due) in [(0, false), (1749, false), (1750, true), (1999, true), (2000, false)] {
+            assert_eq!(said.is_due(Timestamp::from_seconds(now)), due, "{now}");
+        }
+        for odd in ["", "a.b.c", "a", "a..c"] {
+            assert!(Said::of(odd).is_none(), "{odd}");
+        }
+    }
 }

@@ -12,12 +12,15 @@ use super::{
     exit::Exit,
     humane, local,
     loopback::{Came, Loopback},
-    operate, refresh,
+    operate,
     target::{self, Said, Target, TargetError},
     terminal,
     tree::{self, ids},
 };
-use crate::{auth::login::s256, config::RelayUrl};
+use crate::{
+    auth::{jwt, login::s256},
+    config::RelayUrl,
+};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValuesParser};
 use serde_json::{Value, json};
@@ -283,7 +286,7 @@ async fn log_out(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
     let named = contexts.named(name.map(String::as_str))?.ok_or(ContextError::NoneActive)?;
     let said = Said { context: Some(named.name.clone()), ..Said::default() }.or_context(world)?;
     let target = Target::find(&said)?;
-    let Some(token) = refresh::Said::of(&target.token) else {
+    let Some(token) = jwt::Said::of(target.token.expose()) else {
         context::forget(&contexts, &named.name)?;
         return Err(Failure::NoToken);
     };

@@ -11,48 +11,15 @@ use super::{
     terminal,
     tree::{self, ids},
 };
-use crate::files;
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use crate::{auth::jwt::Said, files};
 use clap::{Arg, ArgMatches, Command, ValueHint};
-use serde::Deserialize;
 use serde_json::{Value, json};
-use shared::{api::tokens::REFRESH, id::TokenId, secret::Secret, terminal::shown, time::Timestamp};
+use shared::{api::tokens::REFRESH, secret::Secret, terminal::shown};
 use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
 };
-
-/// What a bearer token says of itself, to its own bearer. Nothing is decided by it but when to ask for the next.
-#[derive(Debug, Deserialize)]
-pub(super) struct Said {
-    /// Its id.
-    pub(super) jti: TokenId,
-    iat: i64,
-    exp: i64,
-}
-
-impl Said {
-    /// `None` if it is no token of a relay.
-    #[must_use]
-    pub(super) fn of(bearer: &Secret) -> Option<Self> {
-        let claims = bearer.expose().split('.').nth(1)?;
-        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
-    }
-
-    /// When it ends.
-    #[must_use]
-    pub(super) const fn ends(&self) -> Timestamp {
-        Timestamp::from_seconds(self.exp)
-    }
-
-    /// Whether three quarters of its lifetime are over, and not all of it.
-    const fn is_due(&self, now: Timestamp) -> bool {
-        let lifetime = self.exp.saturating_sub(self.iat);
-        let from = self.iat.saturating_add(lifetime - lifetime / 4);
-        from <= now.seconds() && now.seconds() < self.exp
-    }
-}
 
 /// Why a token was not refreshed.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +51,7 @@ impl Failure {
 /// The relay, asked with a newer credential where the context's is due and the relay gives one.
 pub(super) async fn lazily(relay: Relay, target: &Target, world: &World<'_>) -> Relay {
     let Some(path) = &target.kept_in else { return relay };
-    if !Said::of(&target.token).is_some_and(|said| said.is_due(world.clock.now())) {
+    if !Said::of(target.token.expose()).is_some_and(|said| said.is_due(world.clock.now())) {
         return relay;
     }
     match renew(&relay, path, world).await {
@@ -99,7 +66,7 @@ async fn renew(relay: &Relay, path: &Path, world: &World<'_>) -> Result<Secret, 
     let failed = |source| Failure::File { path: path.to_owned(), source };
     let _lock = lock(path).map_err(failed)?;
     let known = target::token(path)?;
-    if !Said::of(&known).is_some_and(|said| said.is_due(world.clock.now())) {
+    if !Said::of(known.expose()).is_some_and(|said| said.is_due(world.clock.now())) {
         return Ok(known);
     }
     let asking = relay.clone().with_token(&known);
@@ -168,7 +135,7 @@ fn refresh_secret(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure
     said.token_file = Some(path.clone());
     let target = Target::find(&said)?;
     let relay = Relay::new(&target)?;
-    let of = |token: &Secret| Said::of(token).ok_or_else(|| Failure::NoJwt(path.clone()));
+    let of = |token: &Secret| Said::of(token.expose()).ok_or_else(|| Failure::NoJwt(path.clone()));
     let before = of(&target.token)?;
     let token = match local::finish(renew(&relay, &path, world)) {
         Ok(renewed) => renewed?,
@@ -183,24 +150,4 @@ fn refresh_secret(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure
     }
     terminal::say(&format_args!("the token {} follows {}; it ends {ends}", after.jti, before.jti));
     Ok(Exit::Ok)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Behaviour 96.
-    #[test]
-    fn a_token_is_refreshed_from_three_quarters_of_its_lifetime() {
-        let id = TokenId::derive(&[1; 32]);
-        let claims = json!({"jti": id, "iat": 1000, "exp": 2000, "sub": "a"}).to_string();
-        let bearer = Secret::new(format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims)));
-        let said = Said::of(&bearer).unwrap();
-        for (now, due) in [(0, false), (1749, false), (1750, true), (1999, true), (2000, false)] {
-            assert_eq!(said.is_due(Timestamp::from_seconds(now)), due, "{now}");
-        }
-        for odd in ["", "a.b.c", "a", "a..c"] {
-            assert!(Said::of(&Secret::new(odd.to_owned())).is_none(), "{odd}");
-        }
-    }
 }

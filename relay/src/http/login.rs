@@ -1,12 +1,16 @@
-//! `/auth/login`, `/auth/callback`, `/auth/token` and `/auth/logout`: how a browser and the program that waits for it go
+//! `/auth/login`, `/auth/callback` and `/auth/token`: how a browser, and the program that waits for it if there is one, go
 //! through a login (`auth::login`). They are no methods: a browser can't call one.
 //!
-//! A browser is sent to the provider and to the loopback address that was asked for, and nowhere else. Pages hold no script,
-//! load nothing and may not be framed. Requests here come without a credential and are bounded as such.
+//! A browser is sent to the provider, to the loopback address or to the path of this relay that was asked for, and nowhere
+//! else. Requests here come without a credential and are bounded as such.
 
-use super::{App, Arrival, bearer, problem, read, require_json};
+use super::{
+    App, Arrival, cookies,
+    page::{Beside, page, redirect},
+    problem, read, require_json, session,
+};
 use crate::{
-    auth::login::{self, Answer, Ask, Returned},
+    auth::login::{self, Answer, Ask, Program, Returned, Waits},
     fault::Fault,
 };
 use axum::{
@@ -14,36 +18,26 @@ use axum::{
     extract::{Query, Request, State, rejection::QueryRejection},
     response::Response,
 };
-use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode,
-    header::{
-        CONTENT_SECURITY_POLICY, COOKIE, LOCATION, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
-    },
-};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Deserialize;
 use shared::{
     api::{access::AdminRole, tokens::TokenCreated},
-    problem::{Code, Problem},
+    problem::Problem,
     secret::Secret,
 };
 use std::sync::Arc;
 
 type Shared = State<Arc<App>>;
 
-/// The cookie that a login lives in. The prefix makes browsers keep it to this host and to https.
-const COOKIE_NAME: &str = "__Host-relay-login";
-/// The longest cookie that is looked at, in bytes.
-const MAX_COOKIE_BYTES: usize = 4096;
-/// What pages may do: nothing.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-/// What a program asks, by its browser.
+/// What a browser asks, for a program or for itself.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Begins {
-    code_challenge: String,
+    code_challenge: Option<String>,
     redirect_uri: Option<String>,
     state: Option<String>,
+    #[serde(rename = "return")]
+    return_to: Option<String>,
     admin_role: Option<AdminRole>,
 }
 
@@ -68,24 +62,26 @@ struct Claims {
 pub(super) async fn begin(
     State(app): Shared,
     Extension(arrival): Extension<Arrival>,
+    headers: HeaderMap,
     asked: Result<Query<Begins>, QueryRejection>,
 ) -> Response {
     let begun = async {
         app.relay.limits.charge_wrong_credential(arrival.remote)?;
-        let ask = parsed(asked)?;
+        let ask = parsed(asked, &headers)?;
         login::begin(&app.relay, &callback(&app), ask).await
     };
     match begun.await {
         Ok(begun) => {
             let mut response = redirect(&begun.location);
-            set_cookie(&mut response, &begun.cookie, login::PENDING_SECONDS);
+            cookies::LOGIN.set(&mut response, &begun.cookie, login::PENDING_SECONDS);
             response
         }
         Err(fault) => failed(&app, &arrival, "auth.login", fault),
     }
 }
 
-/// `GET /auth/callback`: from the provider, to the program that waits or to a page with the code.
+/// `GET /auth/callback`: from the provider, to the program that waits, to a page with the code, or to where the browser
+/// wanted to go.
 pub(super) async fn come(
     State(app): Shared,
     Extension(arrival): Extension<Arrival>,
@@ -95,7 +91,7 @@ pub(super) async fn come(
     if let Err(refused) = app.relay.limits.charge_wrong_credential(arrival.remote) {
         return failed(&app, &arrival, "auth.callback", refused.into());
     }
-    let running = app.clone();
+    let (running, arrived) = (app.clone(), arrival.clone());
     // A task of its own: a browser that goes away does not stop it inside of a transaction.
     let task = tokio::spawn(async move {
         let Ok(Query(answer)) = answer else {
@@ -107,14 +103,15 @@ pub(super) async fn come(
             error: answer.error.as_deref(),
             issuer: answer.iss.as_deref(),
         };
-        login::finish(&running.relay, &callback(&running), cookie(&headers), answer).await
+        let (cookie, from) = (cookies::LOGIN.of(&headers), from(&arrived));
+        login::finish(&running.relay, &callback(&running), cookie, answer, &from).await
     });
     let returned = task.await.map_err(Fault::internal("taking a provider's answer"));
     let mut response = match returned.and_then(|returned| returned) {
         Ok(returned) => returning(&app, &arrival, returned),
         Err(fault) => failed(&app, &arrival, "auth.callback", fault),
     };
-    set_cookie(&mut response, "", 0);
+    cookies::LOGIN.forget(&mut response);
     response
 }
 
@@ -133,10 +130,10 @@ pub(super) async fn claim(
         let Claims { code, verifier } = serde_json::from_slice(&body)
             .map_err(|_| Problem::invalid_field("", "must be {\"code\": …, \"verifier\": …}"))?;
         let (running, arrived) = (app.clone(), arrival.clone());
-        let task = tokio::spawn(async move {
-            let from = login::From { remote: arrived.remote, request_id: &arrived.request_id };
-            login::claim(&running.relay, &code, &verifier, &from).await
-        });
+        let task =
+            tokio::spawn(
+                async move { login::claim(&running.relay, &code, &verifier, &from(&arrived)).await },
+            );
         let (token, secret) = task.await.map_err(Fault::internal("taking a login"))??;
         let created = TokenCreated { token, secret: Some(secret.reveal()) };
         serde_json::to_vec(&created).map_err(Fault::internal("writing a token"))
@@ -150,43 +147,19 @@ pub(super) async fn claim(
     }
 }
 
-/// `GET /auth/logout`: ends what this browser has here, and its session with the provider where that is offered. A token
-/// is ended by iam/tokens/revoke.
-pub(super) async fn end(
-    State(app): Shared,
-    Extension(arrival): Extension<Arrival>,
-    headers: HeaderMap,
-) -> Response {
-    let left = async {
-        app.relay.limits.charge_wrong_credential(arrival.remote)?;
-        if bearer(&headers).is_some() {
-            return Err(Problem::new(
-                Code::InvalidInput,
-                "A token is ended by iam/tokens/revoke; this is for browsers.",
-            ));
-        }
-        let provider = login::provider(&app.relay)?;
-        // Where the provider can't be asked, this browser is logged out here all the same.
-        Ok(provider.end_session().await.ok().flatten())
-    };
-    let mut response = match left.await {
-        Ok(Some(location)) => redirect(&location),
-        Ok(None) => page(StatusCode::OK, "Logged out", "This browser holds no login of this relay.", None),
-        Err(problem) => failed(&app, &arrival, "auth.logout", problem.into()),
-    };
-    set_cookie(&mut response, "", 0);
-    response
-}
-
 /// The only address that the provider answers to.
 fn callback(app: &App) -> String {
     format!("{}/auth/callback", app.url)
 }
 
-fn parsed(asked: Result<Query<Begins>, QueryRejection>) -> Result<Ask, Problem> {
+fn from(arrival: &Arrival) -> login::From<'_> {
+    login::From { remote: arrival.remote, request_id: &arrival.request_id }
+}
+
+fn parsed(asked: Result<Query<Begins>, QueryRejection>, headers: &HeaderMap) -> Result<Ask, Problem> {
     let Query(asked) = asked.map_err(|_| {
-        let rule =
-            "must be code_challenge, and where wanted redirect_uri, state and admin_role (EDITOR, VIEWER)";
+        let rule = "may be code_challenge, redirect_uri and state for a program, return for a browser, and admin_role (EDITOR, \
+                    VIEWER)";
         Problem::invalid_field("", rule)
     })?;
     fn field<T>(name: &str, text: &str) -> Result<T, Problem>
@@ -195,51 +168,57 @@ fn parsed(asked: Result<Query<Begins>, QueryRejection>) -> Result<Ask, Problem> 
     {
         text.parse().map_err(|rule: T::Err| Problem::invalid_field(name, rule.to_string()))
     }
-    Ok(Ask {
-        challenge: field("code_challenge", &asked.code_challenge)?,
-        loopback: asked.redirect_uri.map(|text| field("redirect_uri", &text)).transpose()?,
-        state: asked.state.map(|text| field("state", &text)).transpose()?,
-        admin_role: asked.admin_role,
-    })
-}
-
-/// The cookie of a login.
-fn cookie(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get_all(COOKIE)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, value)| *name == COOKIE_NAME && value.len() <= MAX_COOKIE_BYTES)
-        .map(|(_, value)| value)
-}
-
-fn set_cookie(response: &mut Response, value: &str, seconds: i64) {
-    let text = format!("{COOKIE_NAME}={value}; Path=/; Max-Age={seconds}; HttpOnly; Secure; SameSite=Lax");
-    if let Ok(mut value) = HeaderValue::from_str(&text) {
-        value.set_sensitive(true);
-        response.headers_mut().insert(SET_COOKIE, value);
+    let own = asked.redirect_uri.is_none() && asked.state.is_none();
+    let waits = match (asked.code_challenge, asked.return_to) {
+        (Some(challenge), None) => Waits::Program(Program {
+            challenge: field("code_challenge", &challenge)?,
+            loopback: asked.redirect_uri.map(|text| field("redirect_uri", &text)).transpose()?,
+            state: asked.state.map(|text| field("state", &text)).transpose()?,
+        }),
+        (None, Some(path)) if own => Waits::Browser(field("return", &path)?),
+        (None, None) if own => Waits::Browser(login::Return::default()),
+        (None, _) => {
+            return Err(Problem::invalid_field("code_challenge", "must come with redirect_uri and state"));
+        }
+        (Some(_), Some(_)) => {
+            let rule = "is for a browser's own session; leave it out beside code_challenge";
+            return Err(Problem::invalid_field("return", rule));
+        }
+    };
+    // Another site's link makes nobody an admin who did not ask for it.
+    if matches!(waits, Waits::Browser(_)) && asked.admin_role.is_some() && !session::is_own_wish(headers) {
+        let rule = "is given to a browser that asks for it itself; open this address by hand, or from a page of this relay";
+        return Err(Problem::invalid_field("admin_role", rule));
     }
+    Ok(Ask { waits, admin_role: asked.admin_role })
 }
 
-/// Hands the outcome to the program that waits, by the browser.
+/// Hands the outcome to the program that waits, by the browser, or to the browser.
 fn returning(app: &App, arrival: &Arrival, returned: Returned) -> Response {
-    let Returned { ask, outcome } = returned;
-    match (ask.loopback, outcome) {
+    let (program, outcome) = match returned {
+        Returned::Browser(to, Ok((token, bearer))) => {
+            let mut response = redirect(&format!("{}{to}", app.url));
+            session::give(&mut response, (&token, &bearer), app.relay.clock.now());
+            return response;
+        }
+        Returned::Browser(_, Err(problem)) => return failed(app, arrival, "auth.callback", problem.into()),
+        Returned::Program(program, outcome) => (program, outcome),
+    };
+    match (program.loopback, outcome) {
         (Some(loopback), Ok(code)) => {
-            redirect(&with_query(&loopback.to_string(), &[("code", Some(code.expose())), state(&ask.state)]))
+            let told = [("code", Some(code.expose())), state(&program.state)];
+            redirect(&with_query(&loopback.to_string(), &told))
         }
         (None, Ok(code)) => {
             let text = "Copy this code into the terminal where you began to log in. It is good once, for five minutes. If \
                         you did not begin to log in from a terminal of yours, close this page and give it to nobody.";
-            page(StatusCode::OK, "Logged in", text, Some(code.expose()))
+            page(StatusCode::OK, "Logged in", text, &Beside::Code(code.expose()))
         }
         (Some(loopback), Err(problem)) => {
             let problem = refusal(app, arrival, "auth.callback", problem.into());
             let told = [("error", Some(problem.code.as_str())), ("detail", Some(&*problem.detail))];
             let [code, detail] = told;
-            redirect(&with_query(&loopback.to_string(), &[code, detail, state(&ask.state)]))
+            redirect(&with_query(&loopback.to_string(), &[code, detail, state(&program.state)]))
         }
         (None, Err(problem)) => failed(app, arrival, "auth.callback", problem.into()),
     }
@@ -275,65 +254,16 @@ fn refusal(app: &App, arrival: &Arrival, name: &'static str, fault: Fault) -> Pr
 }
 
 /// A page that says why.
-fn failed(app: &App, arrival: &Arrival, name: &'static str, fault: Fault) -> Response {
+pub(super) fn failed(app: &App, arrival: &Arrival, name: &'static str, fault: Fault) -> Response {
     let problem = refusal(app, arrival, name, fault);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let fields = problem.errors.iter().map(|error| format!(" {}: {}.", error.field, error.message));
     let text = format!("{}{}", problem.detail, fields.collect::<String>());
-    let mut response = page(status, "Not logged in", &text, None);
+    let mut response = page(status, "Not logged in", &text, &Beside::Nothing);
     if let Some(seconds) = problem.retry_after_seconds {
         response.headers_mut().insert(http::header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
-}
-
-fn redirect(location: &str) -> Response {
-    let Ok(value) = HeaderValue::from_str(location) else {
-        return page(StatusCode::INTERNAL_SERVER_ERROR, "Not logged in", "The relay failed.", None);
-    };
-    let mut response = guarded(problem::answer(StatusCode::SEE_OTHER, "text/plain; charset=utf-8", ""));
-    response.headers_mut().insert(LOCATION, value);
-    response
-}
-
-/// A page for people.
-fn page(status: StatusCode, title: &str, text: &str, code: Option<&str>) -> Response {
-    let code = code.map(|code| format!("<p><code>{}</code></p>", escaped(code))).unwrap_or_default();
-    let (title, text) = (escaped(title), escaped(text));
-    let html = format!(
-        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>relay</title>\
-         <body style=\"font-family: sans-serif; max-width: 40em; margin: 4em auto\">\
-         <h1>{title}</h1>{code}<p>{text}</p></body></html>\n"
-    );
-    guarded(problem::answer(status, "text/html; charset=utf-8", html))
-}
-
-/// With the headers that keep a page to itself.
-fn guarded(mut response: Response) -> Response {
-    let headers: [(HeaderName, &'static str); 3] = [
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (REFERRER_POLICY, "no-referrer"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    for (name, value) in headers {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-    }
-    response
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -341,15 +271,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_its_own_cookie_is_taken_and_what_goes_into_an_address_is_encoded() {
-        let mut headers = HeaderMap::new();
-        headers.append(COOKIE, HeaderValue::from_static("a=b; relay-login=x"));
-        assert_eq!(cookie(&headers), None);
-        headers.append(COOKIE, HeaderValue::from_static("c=d;__Host-relay-login=v1.k.a+/=; e=f"));
-        assert_eq!(cookie(&headers), Some("v1.k.a+/="));
+    fn what_goes_into_an_address_is_encoded() {
         let address =
             with_query("http://h/c", &[("a", Some("x y&z=\u{e9}\r\n")), ("b", None), ("c", Some("1"))]);
         assert_eq!(address, "http://h/c?a=x%20y%26z%3D%C3%A9%0D%0A&c=1");
-        assert_eq!(escaped("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
     }
 }

@@ -4,14 +4,18 @@
 //! body. What the handlers decide is theirs.
 
 mod answers;
+mod cookies;
 pub mod crls;
 pub mod documents;
 pub mod limits;
 mod login;
+mod logout;
+mod page;
 pub mod problem;
 pub mod proxy;
 pub mod record;
 pub mod serve;
+mod session;
 mod stream;
 pub mod tls;
 
@@ -38,6 +42,7 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use session::Shown;
 use shared::{
     api::{Access, Method},
     problem::{Code, Problem, Reason},
@@ -92,7 +97,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/auth/login", get(login::begin))
         .route("/auth/callback", get(login::come))
         .route("/auth/token", post(login::claim))
-        .route("/auth/logout", get(login::end))
+        .route("/auth/session", get(logout::session))
+        .route("/auth/logout", get(logout::ask).post(logout::end))
         .route("/api/compute/events/stream", get(stream::events));
     for method in app.registry.methods() {
         let name = method.name;
@@ -131,7 +137,11 @@ async fn call(app: &Arc<App>, name: &'static str, request: Request) -> Response 
     let code = match answer {
         Ok(body) => {
             app.relay.metrics.answered(name, "OK");
-            return problem::json(body);
+            let mut response = problem::json(body);
+            if app.registry.get(name).is_some_and(|bound| bound.method.for_operators()) {
+                session::renew(app, &arrival, &parts.headers, &mut response).await;
+            }
+            return response;
         }
         Err(fault) => fault.into_problem(name, &arrival.request_id),
     };
@@ -153,8 +163,8 @@ async fn run(
         app.relay.limits.charge_open(arrival.remote)?;
         return Err(refusal.into());
     }
-    let mut stranger = Stranger::new(&app.relay, arrival.remote);
-    let Some(caller) = authenticate(&mut stranger, access, headers, arrival).await? else {
+    let mut stranger = Stranger::new(app, arrival.remote);
+    let Some(caller) = authenticate(&mut stranger, (access, Shown::Call), headers, arrival).await? else {
         stranger.charge()?;
         return Err(no_credential(access).into());
     };
@@ -227,35 +237,42 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Whoever has not shown yet who they are. Pays once, at the latest when the credential turns out to be none.
 struct Stranger<'a> {
-    relay: &'a Context,
+    app: &'a App,
     remote: IpAddr,
     charged: bool,
 }
 
 impl<'a> Stranger<'a> {
-    fn new(relay: &'a Context, remote: IpAddr) -> Self {
-        Self { relay, remote, charged: false }
+    fn new(app: &'a App, remote: IpAddr) -> Self {
+        Self { app, remote, charged: false }
     }
 
     fn charge(&mut self) -> Result<(), Problem> {
         if std::mem::replace(&mut self.charged, true) {
             return Ok(());
         }
-        self.relay.limits.charge_wrong_credential(self.remote)
+        self.app.relay.limits.charge_wrong_credential(self.remote)
     }
 }
 
 /// The caller, by the kind of credential that the method asks for; `None` if there is none that counts.
 async fn authenticate(
     stranger: &mut Stranger<'_>,
-    access: Access,
+    (access, shown): (Access, Shown),
     headers: &HeaderMap,
     arrival: &Arrival,
 ) -> Result<Option<Caller>, Fault> {
-    let relay = stranger.relay;
+    let relay = &stranger.app.relay;
     match access {
         Access::Any | Access::Own(_) | Access::May(..) => {
-            let Some(bearer) = bearer(headers) else { return Ok(None) };
+            let bearer = match credential(stranger.app, headers, shown) {
+                Ok(Some(bearer)) => bearer,
+                Ok(None) => return Ok(None),
+                Err(refused) => {
+                    stranger.charge()?;
+                    return Err(refused.into());
+                }
+            };
             if tokens::asks_for_a_key(relay, bearer) {
                 stranger.charge()?;
             }
@@ -276,6 +293,15 @@ async fn authenticate(
             };
             Ok(arrival.peer.as_ref().filter(in_time).cloned().map(Caller::Peer))
         }
+    }
+}
+
+/// The text of a person's or service's credential: the header's, or where there is none, the one of a browser's session.
+fn credential<'a>(app: &App, headers: &'a HeaderMap, shown: Shown) -> Result<Option<&'a str>, Problem> {
+    if headers.contains_key(AUTHORIZATION) {
+        Ok(bearer(headers))
+    } else {
+        session::bearer(app, headers, shown)
     }
 }
 

@@ -5,7 +5,7 @@
 //! has ended, or whose owner may no more, ends the stream. What it tells is read by a task of its own, which ends at its
 //! next look when the client has gone.
 
-use super::{App, Arrival, Stranger, answers::Endless, authenticate, bearer, problem};
+use super::{App, Arrival, Stranger, answers::Endless, authenticate, credential, problem, session::Shown};
 use crate::{
     audit,
     auth::{
@@ -96,8 +96,8 @@ async fn begin(
     headers: &HeaderMap,
 ) -> Result<Stream, Fault> {
     let relay = &app.relay;
-    let mut stranger = Stranger::new(relay, arrival.remote);
-    let found = authenticate(&mut stranger, Access::Any, headers, arrival).await?;
+    let mut stranger = Stranger::new(app, arrival.remote);
+    let found = authenticate(&mut stranger, (Access::Any, Shown::Stream), headers, arrival).await?;
     let Some(Caller::Credential(principal)) = found else {
         stranger.charge()?;
         return Err(no_credential(Access::Any).into());
@@ -129,7 +129,8 @@ async fn begin(
         return Err(problem.into());
     }
     let place = relay.limits.enter_stream()?;
-    let bearer = Secret::new(bearer(headers).unwrap_or_default().to_owned());
+    let bearer = credential(app, headers, Shown::Stream)?.unwrap_or_default();
+    let bearer = Secret::new(bearer.to_owned());
     Ok(Stream { app: app.clone(), bearer, tenant, types, after, told: Instant::now(), _place: place })
 }
 

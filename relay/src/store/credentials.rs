@@ -27,11 +27,13 @@ const UPDATE: &str =
 const REVOKE: &str = "UPDATE credentials SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 const REVOKE_SIBLINGS: &str =
     "UPDATE credentials SET revoked_at = $3 WHERE predecessor = $1 AND id <> $2 AND revoked_at IS NULL";
+const SUCCESSORS: &str = "SELECT COUNT(*) AS successors FROM credentials \
+    WHERE predecessor = $1 AND created_at > $2 AND revoked_at IS NULL";
 const SETTLE: &str = "UPDATE credentials SET predecessor = NULL WHERE id = $1";
 const FORGET: &str = "DELETE FROM credentials WHERE expires_at < $1";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[FIND, PAGE, PAGE_ALL, INSERT, UPDATE, REVOKE, REVOKE_SIBLINGS, SETTLE, FORGET];
+    &[FIND, PAGE, PAGE_ALL, INSERT, UPDATE, REVOKE, REVOKE_SIBLINGS, SUCCESSORS, SETTLE, FORGET];
 
 /// A token, and what it takes to count.
 #[derive(Clone)]
@@ -137,6 +139,14 @@ pub async fn update(tx: &mut Tx<'_>, changed: &CredentialRow) -> Result<(), Stor
 /// The store's.
 pub async fn revoke(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(REVOKE, &[id.as_str().into(), now.into()]).await.map(drop)
+}
+
+/// How many successors of a token were made after `since` and wait for their first use.
+///
+/// # Errors
+/// The store's.
+pub async fn successors(tx: &mut Tx<'_>, id: &TokenId, since: Timestamp) -> Result<i64, StoreError> {
+    tx.fetch_one(SUCCESSORS, &[id.as_str().into(), since.into()]).await?.integer("successors")
 }
 
 /// Notes that `used`, a successor of `ended`, is in use: `ended` and its other successors end.

@@ -68,12 +68,22 @@ impl Browser {
 
     /// Opens an address.
     pub async fn get(&self, address: &str) -> Page {
-        self.send(address, None).await
+        self.send(address, None, None).await
+    }
+
+    /// Opens an address with one more header.
+    pub async fn get_with(&self, address: &str, header: (&str, &str)) -> Page {
+        self.send(address, None, Some(header)).await
     }
 
     /// Sends a form.
     pub async fn post(&self, address: &str, form: &str) -> Page {
-        self.send(address, Some(form)).await
+        self.send(address, Some(form), None).await
+    }
+
+    /// Sends a form with one more header.
+    pub async fn post_with(&self, address: &str, form: &str, header: (&str, &str)) -> Page {
+        self.send(address, Some(form), Some(header)).await
     }
 
     /// Opens an address and follows redirects, until one leads to an address that begins with `end`, or none leads on.
@@ -88,6 +98,17 @@ impl Browser {
         page
     }
 
+    /// A cookie that it keeps for an address.
+    ///
+    /// # Panics
+    /// It is no address.
+    #[expect(clippy::panic, reason = "a story without its address fails")]
+    #[must_use]
+    pub fn cookie(&self, address: &str, name: &str) -> Option<String> {
+        let url = Url::parse(address).unwrap_or_else(|error| panic!("{address}: {error}"));
+        self.jar().get(&(place(&url), name.to_owned())).cloned()
+    }
+
     /// Forgets all cookies.
     pub fn forget(&self) {
         self.jar().clear();
@@ -98,9 +119,9 @@ impl Browser {
     }
 
     #[expect(clippy::panic, reason = "a story whose page does not come fails")]
-    async fn send(&self, address: &str, form: Option<&str>) -> Page {
+    async fn send(&self, address: &str, form: Option<&str>, header: Option<(&str, &str)>) -> Page {
         let url = Url::parse(address).unwrap_or_else(|error| panic!("{address}: {error}"));
-        let host = format!("{}:{}", url.host_str().unwrap_or_default(), url.port().unwrap_or_default());
+        let host = place(&url);
         let cookies: Vec<String> = self
             .jar()
             .iter()
@@ -117,6 +138,9 @@ impl Browser {
         };
         if !cookies.is_empty() {
             request = request.header(COOKIE, cookies.join("; "));
+        }
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
         }
         let answer = request.send().await.unwrap_or_else(|error| panic!("{address}: {error:?}"));
         let text = |value: &reqwest::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
@@ -138,4 +162,9 @@ impl Browser {
         let body = answer.text().await.unwrap_or_default();
         Page { status, location, cookies, body, address: url.into() }
     }
+}
+
+/// What cookies are kept by.
+fn place(url: &Url) -> String {
+    format!("{}:{}", url.host_str().unwrap_or_default(), url.port().unwrap_or_default())
 }

@@ -15,6 +15,7 @@ mod impostors;
 mod interrupted;
 mod join;
 mod login;
+mod login_browser;
 mod login_cli;
 mod matrix;
 mod operator;

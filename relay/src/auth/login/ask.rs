@@ -1,4 +1,4 @@
-//! What a program asks of a login, parsed: what it proves later, where it waits, and which admin role it wants. Pure.
+//! What is asked of a login, parsed: who waits for it and where, and which admin role they want. Pure.
 
 use serde::{Deserialize, Serialize};
 use shared::api::access::AdminRole;
@@ -7,17 +7,36 @@ use std::{fmt, str::FromStr};
 /// The characters of an S256: 32 bytes in base64url without padding.
 const CHALLENGE_CHARS: usize = 43;
 
-/// What a program asks.
+/// The longest path that a browser goes back to, in bytes.
+const MAX_RETURN_BYTES: usize = 512;
+
+/// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
+    /// For whom.
+    pub waits: Waits,
+    /// The admin role that they want.
+    pub admin_role: Option<AdminRole>,
+}
+
+/// Who waits for a login.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Waits {
+    /// A program, which a browser logs in.
+    Program(Program),
+    /// The browser itself, which goes there then.
+    Browser(Return),
+}
+
+/// A program that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
     /// What it will prove that it knows.
     pub challenge: Challenge,
     /// Where it waits; none where a person copies the code.
     pub loopback: Option<Loopback>,
     /// Comes back to it as it is.
     pub state: Option<Challenge>,
-    /// The admin role that it wants.
-    pub admin_role: Option<AdminRole>,
 }
 
 /// 43 characters of base64url: an S256, or 32 drawn bytes.
@@ -108,6 +127,67 @@ impl From<Loopback> for String {
     }
 }
 
+/// Where a browser goes with its session: a path of this relay, with its query, as a browser writes it. Never a page of
+/// a login, which would go round in a circle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Return(String);
+
+/// The text is no such path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be a path of this relay, such as /console/nodes?state=ready, of at most 512 bytes and not below /auth/"
+)]
+pub struct InvalidReturn;
+
+impl Return {
+    /// The page that says that a browser is logged in.
+    pub const SESSION: &str = "/auth/session";
+}
+
+impl Default for Return {
+    fn default() -> Self {
+        Self(Self::SESSION.to_owned())
+    }
+}
+
+impl FromStr for Return {
+    type Err = InvalidReturn;
+    fn from_str(text: &str) -> Result<Self, InvalidReturn> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~?&=%+,:;@!$'()*".contains(&byte);
+        let path = text.split('?').next().unwrap_or_default();
+        // A browser takes `//host` for a host, and reads `.` and `..` before it asks.
+        let leads_away = text.starts_with("//")
+            || path.split('/').any(|part| matches!(part, "." | "..") || part.contains('%'))
+            || path.starts_with("/auth/")
+            || path == "/auth";
+        if text.starts_with('/') && text.len() <= MAX_RETURN_BYTES && text.bytes().all(plain) && !leads_away {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(InvalidReturn)
+        }
+    }
+}
+
+impl fmt::Display for Return {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for Return {
+    type Error = InvalidReturn;
+    fn try_from(text: String) -> Result<Self, InvalidReturn> {
+        if text == Self::SESSION { Ok(Self(text)) } else { text.parse() }
+    }
+}
+
+impl From<Return> for String {
+    fn from(path: Return) -> Self {
+        path.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,5 +241,43 @@ mod tests {
         {
             assert_eq!(bad.parse::<Challenge>(), Err(InvalidChallenge), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_browser_goes_back_to_this_relay_alone() {
+        for good in ["/", "/console/", "/console/nodes?state=ready&q=a%20b", "/a:b@c/d//e"] {
+            assert_eq!(good.parse::<Return>().unwrap().to_string(), good);
+        }
+        let long = format!("/{}", "a".repeat(MAX_RETURN_BYTES));
+        for bad in [
+            "",
+            "console",
+            "//evil.example/",
+            "///evil.example/",
+            "/\\evil.example/",
+            "\\/evil.example/",
+            "https://evil.example/",
+            "https:/evil",
+            "javascript:alert(1)",
+            " /console",
+            "/console\n",
+            "/\t/evil.example",
+            "/a#b",
+            "/a\"b",
+            "/a<b",
+            "/é",
+            "/.//evil.example",
+            "/a/..//evil.example",
+            "/%2e%2e//evil.example",
+            "/auth",
+            "/auth/login",
+            "/auth/logout?x",
+            "/x/../auth/login",
+            &long,
+        ] {
+            assert_eq!(bad.parse::<Return>(), Err(InvalidReturn), "{bad:?}");
+        }
+        let kept: Return = serde_json::from_str(&serde_json::to_string(&Return::default()).unwrap()).unwrap();
+        assert_eq!(kept.to_string(), Return::SESSION);
     }
 }

@@ -1,5 +1,5 @@
 //! A login: a program begins it, a browser carries it to the identity provider and back, and the program that began it
-//! takes the token.
+//! takes the token. Or a browser begins it for itself, and has the token when it comes back.
 //!
 //! - The program keeps a secret of its own and says its S256 (as PKCE has it, RFC 7636): a code that somebody else sees is
 //!   of no use to them, and no token is ever in a URL.
@@ -9,36 +9,26 @@
 //!   that fails on the way leaves nothing.
 
 mod ask;
+mod grant;
 mod user;
 
-pub use ask::{Ask, Challenge, InvalidLoopback, Loopback};
+pub use ask::{Ask, Challenge, InvalidLoopback, Loopback, Program, Return, Waits};
 
-use super::{
-    holdings,
-    oidc::{Asked, Brought, OidcError, Provider},
-    tokens::{self, Purpose},
-};
+use super::oidc::{Asked, Brought, OidcError, Provider};
 use crate::{
-    audit,
     context::Context,
-    events::{Event, Kind, Origin},
+    facts::Vouched,
     fault::{Fault, chain},
     store::{
-        self, StoreError, Tx, events,
+        StoreError,
         logins::{self, Login},
-        memberships,
     },
 };
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use shared::{
-    api::{
-        access::AdminRole,
-        tokens::{DEFAULT_SECONDS, Labels, Rights, Token, TokenType},
-        users::User,
-    },
+    api::tokens::Token,
     base32,
     problem::{Code, Problem},
     secret::{Secret, same_bytes},
@@ -51,8 +41,10 @@ use std::net::IpAddr;
 pub const PENDING_SECONDS: i64 = 600;
 /// How long a code waits for its program, in seconds: somebody may have to copy it.
 pub const CODE_SECONDS: i64 = 300;
-/// How long a token with an admin role lives, in seconds (1 hour).
-const ADMIN_SECONDS: i64 = 3600;
+/// What the token of a program's login is called.
+const PROGRAM: &str = "login";
+/// What the token of a browser's session is called.
+const BROWSER: &str = "browser session";
 /// What the sealed cookie is for.
 const PURPOSE: &str = "login";
 /// The longest code of a provider, in bytes.
@@ -89,13 +81,16 @@ pub struct Answer<'a> {
     pub issuer: Option<&'a str>,
 }
 
-/// A login that came back: who waits for it, and what for them.
-pub struct Returned {
-    /// What its program asked.
-    pub ask: Ask,
-    /// The code for the program, or why there is none.
-    pub outcome: Result<Secret, Problem>,
+/// A login that came back: who waits for it, and what for them, or why there is nothing.
+pub enum Returned {
+    /// The code for a program.
+    Program(Program, Result<Secret, Problem>),
+    /// The token for the browser itself.
+    Browser(Return, Result<Given, Problem>),
 }
+
+/// What is known of a token, and its bearer form, this once.
+pub type Given = (Token, Secret);
 
 /// Where a request is from.
 pub struct From<'a> {
@@ -137,7 +132,8 @@ pub async fn begin(relay: &Context, callback: &str, ask: Ask) -> Result<Begun, F
     Ok(Begun { location, cookie: cookie.map_err(Fault::internal("sealing a login"))? })
 }
 
-/// Takes the provider's answer. A login of this browser that failed is told to the program that waits for it.
+/// Takes the provider's answer. A login of this browser that failed is told to whoever waits for it. Where that is the
+/// browser, the login ends here: the user and its tenant are made at its first login.
 ///
 /// # Errors
 /// INVALID_INPUT where no login of this browser is answered; the store's.
@@ -146,6 +142,7 @@ pub async fn finish(
     callback: &str,
     cookie: Option<&str>,
     answer: Answer<'_>,
+    from: &From<'_>,
 ) -> Result<Returned, Fault> {
     let now = relay.clock.now();
     let pending = cookie.and_then(|cookie| opened(relay, cookie)).filter(|pending| {
@@ -158,12 +155,39 @@ pub async fn finish(
             "No login of this browser is answered by this, or it took longer than ten minutes; begin again.";
         return Err(Problem::new(Code::InvalidInput, detail).into());
     };
-    let outcome = match vouched(relay, callback, &pending, answer, now).await {
-        Ok(code) => Ok(code),
-        Err(Fault::Problem(problem)) => Err(*problem),
-        Err(fault) => return Err(fault),
+    let vouched = told_apart(identified(relay, callback, &pending, answer, now).await)?;
+    let login = |who, program: Option<&Program>| Login {
+        challenge: program.map(|program| program.challenge.as_str().to_owned()).unwrap_or_default(),
+        who,
+        admin_role: pending.ask.admin_role,
+        logged_in_at: now,
+        expires_at: now.plus_seconds(CODE_SECONDS),
     };
-    Ok(Returned { ask: pending.ask, outcome })
+    Ok(match pending.ask.waits {
+        Waits::Program(program) => {
+            let outcome = match vouched {
+                Ok(who) => Ok(keep(relay, &login(who, Some(&program))).await?),
+                Err(problem) => Err(problem),
+            };
+            Returned::Program(program, outcome)
+        }
+        Waits::Browser(to) => {
+            let outcome = match vouched {
+                Ok(who) => told_apart(grant::at_once(relay, &login(who, None), BROWSER, from).await)?,
+                Err(problem) => Err(problem),
+            };
+            Returned::Browser(to, outcome)
+        }
+    })
+}
+
+/// What is for whoever logs in, apart from what is for nobody.
+fn told_apart<T>(done: Result<T, Fault>) -> Result<Result<T, Problem>, Fault> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(Fault::Problem(problem)) => Ok(Err(*problem)),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// Exchanges a code for a token, with the secret of the program that began the login. Makes the user and its tenant at its
@@ -177,7 +201,7 @@ pub async fn claim(
     code: &Secret,
     verifier: &Secret,
     from: &From<'_>,
-) -> Result<(Token, Secret), Fault> {
+) -> Result<Given, Fault> {
     let work = (relay, code, verifier, from);
     let taken = relay.store.transact("login", work, |tx, (relay, code, verifier, from)| {
         Box::pin(async move {
@@ -189,31 +213,13 @@ pub async fn claim(
             if login.expires_at <= now || !proved {
                 return Ok(Err(spent()));
             }
-            let user = user::of(tx, relay, &login.who, from.request_id, now).await?;
-            // What is refused here is an answer, not a failure: the code stays spent and the user known.
-            let outcome = match beyond(tx, relay, &user, login.admin_role).await? {
-                Some(refusal) => Err(refusal),
-                None => Ok(made(tx, relay, &user, &login, from.request_id, now).await?),
-            };
-            let asked =
-                login.admin_role.map(|role| format!("adminRole={}", role.as_str())).unwrap_or_default();
-            let record = audit::Login {
-                subject: &user.user_id,
-                token_id: outcome.as_ref().ok().map(|(token, _)| &token.id),
-                tenant_id: &user.user_id,
-                asked: &asked,
-                remote: from.remote,
-                request_id: from.request_id,
-                at: now,
-            };
-            store::audit::insert(tx, &record.record(&relay.random)).await?;
-            Ok(outcome)
+            grant::give(tx, relay, &login, PROGRAM, from).await
         })
     });
-    let taken: Result<Result<(Token, Secret), Problem>, Fault> = taken.await;
-    let (token, secret) = taken??;
-    tracing::info!(subject = token.subject, token = %token.id, request_id = from.request_id, "logged in");
-    Ok((token, secret))
+    let taken: Result<Result<Given, Problem>, Fault> = taken.await;
+    let given = taken??;
+    grant::say(&given, from);
+    Ok(given)
 }
 
 /// The S256 of a text (RFC 7636).
@@ -227,14 +233,14 @@ fn opened(relay: &Context, cookie: &str) -> Option<Pending> {
     serde_json::from_slice(&plain).ok()
 }
 
-/// A code for the program, once the provider has vouched for somebody.
-async fn vouched(
+/// Whom the provider vouches for.
+async fn identified(
     relay: &Context,
     callback: &str,
     pending: &Pending,
     answer: Answer<'_>,
     now: Timestamp,
-) -> Result<Secret, Fault> {
+) -> Result<Vouched, Fault> {
     if let Some(error) = answer.error {
         return Err(told(&OidcError::Refused(super::oidc::word(error))).into());
     }
@@ -251,18 +257,15 @@ async fn vouched(
         begun_at: pending.begun_at,
         now,
     };
-    let who = provider(relay)?.identify(&brought).await.map_err(|error| told(&error))?;
-    let login = Login {
-        challenge: pending.ask.challenge.as_str().to_owned(),
-        who,
-        admin_role: pending.ask.admin_role,
-        logged_in_at: now,
-        expires_at: now.plus_seconds(CODE_SECONDS),
-    };
+    Ok(provider(relay)?.identify(&brought).await.map_err(|error| told(&error))?)
+}
+
+/// A code for the program.
+async fn keep(relay: &Context, login: &Login) -> Result<Secret, Fault> {
     let code = Secret::new(base32::encode(&relay.random.bytes::<32>()));
     let kept: Result<(), StoreError> = relay
         .store
-        .transact("login", (&code, &login), |tx, (code, login)| {
+        .transact("login", (&code, login), |tx, (code, login)| {
             Box::pin(logins::insert(tx, SecretDigest::of(code), login))
         })
         .await;
@@ -300,61 +303,4 @@ fn told(error: &OidcError) -> Problem {
 fn spent() -> Problem {
     let detail = "The login's code is not good, was used, or is another program's; log in again.";
     Problem::new(Code::Unauthenticated, detail)
-}
-
-/// Why an admin role is not given, if it is beyond what the user may ask for.
-async fn beyond(
-    tx: &mut Tx<'_>,
-    relay: &Context,
-    user: &User,
-    asked: Option<AdminRole>,
-) -> Result<Option<Problem>, Fault> {
-    let Some(asked) = asked else { return Ok(None) };
-    let provider = relay.provider_tenant.as_str();
-    let member = memberships::find(tx, provider, "", &user.user_id).await?;
-    let most = member.and_then(|member| holdings::admin_role(member.role));
-    if most.is_some_and(|most| asked <= most) {
-        return Ok(None);
-    }
-    let most = most.map_or("no admin role".to_owned(), |most| format!("admin {} at most", most.as_str()));
-    let detail = format!(
-        "{} may ask for {most}, not {}: it goes by the role in the tenant {provider}.",
-        user.user_id,
-        asked.as_str()
-    );
-    Ok(Some(Problem::new(Code::PermissionDenied, detail)))
-}
-
-async fn made(
-    tx: &mut Tx<'_>,
-    relay: &Context,
-    user: &User,
-    login: &Login,
-    request_id: &str,
-    now: Timestamp,
-) -> Result<(Token, Secret), Fault> {
-    let purpose = Purpose {
-        token_type: TokenType::User,
-        subject: &user.user_id,
-        tenant_id: &user.user_id,
-        admin_role: login.admin_role,
-        rights: Rights { admin_role: login.admin_role, ..Rights::default() },
-        description: "login",
-        labels: Labels::new(),
-        created_by: &user.user_id,
-        lifetime_seconds: if login.admin_role.is_some() { ADMIN_SECONDS } else { DEFAULT_SECONDS },
-        ends_at: None,
-        login_at: Some(login.logged_in_at),
-        predecessor: None,
-    };
-    let (token, secret) = tokens::issue(tx, relay, &purpose, now).await?;
-    let origin = Origin { actor: user.user_id.clone(), request_id: request_id.to_owned(), at: now };
-    let data = json!({
-        "subject": token.subject, "type": token.token_type, "description": token.description,
-        "createdBy": token.created_by, "expiresAt": token.expires_at,
-    });
-    let event =
-        Event { kind: Kind::TokenCreated, tenant: &token.tenant_id, subject: token.id.as_str(), data };
-    events::insert(tx, &relay.random, &origin, &event).await?;
-    Ok((token, secret))
 }
