@@ -14,7 +14,13 @@ const server = createServer({ cert: read('cert.pem'), key: read('key.pem') });
 server.listen(0, '127.0.0.1', () => {
   const issuer = `https://127.0.0.1:${server.address().port}`;
   const provider = new Provider(issuer, {
-    clients: [{ client_id: 'relay', client_secret: read('secret'), redirect_uris: [`${issuer}/not-yet`] }],
+    clients: [{
+      client_id: 'relay',
+      client_secret: read('secret'),
+      redirect_uris: [`${issuer}/not-yet`],
+      grant_types: ['authorization_code', 'urn:ietf:params:oauth:grant-type:device_code'],
+    }],
+    features: { deviceFlow: { enabled: true } },
     claims: { openid: ['sub'], profile: ['preferred_username'], email: ['email', 'email_verified'] },
     conformIdTokenClaims: false,
     cookies: { keys: [read('secret')] },

@@ -9,6 +9,7 @@ use super::{
     call::{CallError, Relay},
     context,
     contexts::{self, Context, ContextError, Contexts},
+    device,
     exit::Exit,
     humane, local,
     loopback::{Came, Loopback},
@@ -44,11 +45,12 @@ const MAX_LINE_BYTES: u64 = 1024;
 const TOKEN: &str = "/auth/token";
 
 const NO_BROWSER: &str = "no-browser";
+const DEVICE: &str = "device";
 const ADMIN_ROLE: &str = "admin-role";
 
 /// Why nobody was logged in or out.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(super) enum Failure {
     #[error(transparent)]
     Target(#[from] TargetError),
     #[error(transparent)]
@@ -59,6 +61,8 @@ enum Failure {
     Refused(Code, String),
     #[error("nobody logged in within ten minutes; begin again")]
     Late,
+    #[error("nobody confirmed the login in time; begin again")]
+    Unconfirmed,
     #[error("no code was given; begin again")]
     NoCode,
     #[error("understand the relay's answer: it holds no token; is it a relay of this version?")]
@@ -75,7 +79,7 @@ impl Failure {
             Self::Contexts(ContextError::Name | ContextError::NoHome) => Exit::Usage,
             Self::Call(CallError::Problem(problem)) => problem.code.into(),
             Self::Refused(code, _) => (*code).into(),
-            Self::Call(CallError::Transport { .. }) | Self::Late => Exit::TryAgain,
+            Self::Call(CallError::Transport { .. }) | Self::Late | Self::Unconfirmed => Exit::TryAgain,
             Self::NoCode => Exit::Unauthenticated,
             Self::Contexts(_) | Self::Call(_) | Self::NoToken | Self::Io(_) => Exit::Refused,
         }
@@ -101,6 +105,13 @@ pub(super) fn command() -> Command {
                 .long(NO_BROWSER)
                 .action(ArgAction::SetTrue)
                 .help("Print the address to open on any machine, and ask for the code that its page shows"),
+        )
+        .arg(
+            Arg::new(DEVICE)
+                .long(DEVICE)
+                .action(ArgAction::SetTrue)
+                .conflicts_with_all([NO_BROWSER, ADMIN_ROLE])
+                .help("Show a code to confirm on any device, where the identity provider offers that"),
         )
         .arg(
             Arg::new(ADMIN_ROLE)
@@ -149,26 +160,44 @@ async fn log_in(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
     let name = name_for(flags, &contexts, &url)?;
     let relay = Relay::anonymous(&url, ca_pem.as_deref())?;
     offers_logins(&relay).await?;
-    let draw = || URL_SAFE_NO_PAD.encode(world.random.bytes::<32>());
-    let verifier = Secret::new(draw());
+    let verifier = Secret::new(drawn(world));
+    let answer = if flags.get_flag(DEVICE) {
+        device::log_in(&relay, &verifier).await?
+    } else {
+        let code = by_browser(flags, world, (&relay, &url), &verifier).await?;
+        let input = json!({"code": code.expose(), "verifier": verifier.expose()});
+        serde_json::from_value(relay.call(TOKEN, &input).await?).map_err(|_| Failure::NoToken)?
+    };
+    keep(contexts, &name, (&url, &said), answer, world)
+}
+
+/// The code that a browser brings, by itself or by a person.
+async fn by_browser(
+    flags: &ArgMatches,
+    world: &World<'_>,
+    (relay, url): (&Relay, &RelayUrl),
+    verifier: &Secret,
+) -> Result<Secret, Failure> {
     let role =
         flags.get_one::<String>(ADMIN_ROLE).map(|role| format!("&admin_role={role}")).unwrap_or_default();
     let begin = format!("{url}/auth/login?code_challenge={}{role}", s256(verifier.expose()));
-    let code = if flags.get_flag(NO_BROWSER) {
-        pasted(&begin).await?
-    } else {
-        let (loopback, state) = (Loopback::bind().await?, draw());
-        open(&format!("{begin}&redirect_uri={}&state={state}", encoded(&loopback.address())), world);
-        let came = tokio::time::timeout(LONGEST, loopback.wait(&state, &url)).await;
-        match came.map_err(|_| Failure::Late)?? {
-            Came::Code(code) => code,
-            Came::Refused(code, detail) => return Err(refused(&code, detail)),
+    if flags.get_flag(NO_BROWSER) {
+        if role.is_empty() && device::is_offered(relay).await {
+            terminal::say(&"relay login --device needs no code to be copied here");
         }
-    };
-    let input = json!({"code": code.expose(), "verifier": verifier.expose()});
-    let answer: TokenCreated =
-        serde_json::from_value(relay.call(TOKEN, &input).await?).map_err(|_| Failure::NoToken)?;
-    keep(contexts, &name, (&url, &said), answer, world)
+        return pasted(&begin).await;
+    }
+    let (loopback, state) = (Loopback::bind().await?, drawn(world));
+    open(&format!("{begin}&redirect_uri={}&state={state}", encoded(&loopback.address())), world);
+    let came = tokio::time::timeout(LONGEST, loopback.wait(&state, url)).await;
+    match came.map_err(|_| Failure::Late)?? {
+        Came::Code(code) => Ok(code),
+        Came::Refused(code, detail) => Err(refused(&code, detail)),
+    }
+}
+
+fn drawn(world: &World<'_>) -> String {
+    URL_SAFE_NO_PAD.encode(world.random.bytes::<32>())
 }
 
 /// What is said of the relay; a context that is named need not be there yet.

@@ -7,6 +7,7 @@ mod ca;
 mod call;
 mod context;
 mod contexts;
+mod device;
 mod doctor;
 mod exit;
 mod humane;

@@ -152,7 +152,7 @@ fn callback(app: &App) -> String {
     format!("{}/auth/callback", app.url)
 }
 
-fn from(arrival: &Arrival) -> login::From<'_> {
+pub(super) fn from(arrival: &Arrival) -> login::From<'_> {
     login::From { remote: arrival.remote, request_id: &arrival.request_id }
 }
 
@@ -246,7 +246,7 @@ fn with_query(base: &str, pairs: &[(&str, Option<&str>)]) -> String {
     text
 }
 
-fn refusal(app: &App, arrival: &Arrival, name: &'static str, fault: Fault) -> Problem {
+pub(super) fn refusal(app: &App, arrival: &Arrival, name: &'static str, fault: Fault) -> Problem {
     let problem = fault.into_problem(name, &arrival.request_id);
     app.relay.metrics.answered(name, problem.code.as_str());
     app.refusals.refused(name, &arrival.request_id, &problem, app.relay.clock.now());

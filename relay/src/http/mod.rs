@@ -6,6 +6,7 @@
 mod answers;
 mod cookies;
 pub mod crls;
+mod device;
 pub mod documents;
 pub mod limits;
 mod login;
@@ -97,6 +98,8 @@ pub fn router(app: &Arc<App>) -> Router {
         .route("/auth/login", get(login::begin))
         .route("/auth/callback", get(login::come))
         .route("/auth/token", post(login::claim))
+        .route("/auth/device", post(device::begin))
+        .route("/auth/device/token", post(device::confirm))
         .route("/auth/session", get(logout::session))
         .route("/auth/logout", get(logout::ask).post(logout::end))
         .route("/api/compute/events/stream", get(stream::events));

@@ -47,6 +47,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { version: 10, name: "0010_logins", sql: include_str!("../../migrations/0010_logins.sql") },
     Migration { version: 11, name: "0011_tasks", sql: include_str!("../../migrations/0011_tasks.sql") },
     Migration { version: 12, name: "0012_webhooks", sql: include_str!("../../migrations/0012_webhooks.sql") },
+    Migration {
+        version: 13,
+        name: "0013_device_logins",
+        sql: include_str!("../../migrations/0013_device_logins.sql"),
+    },
 ];
 
 /// What a migration did.

@@ -18,6 +18,7 @@ pub mod components;
 mod copy;
 pub mod credentials;
 pub mod crls;
+pub mod device_logins;
 mod dialect;
 pub mod endorsement_authorities;
 pub mod endorsement_keys;
@@ -98,6 +99,7 @@ const FAMILIES: &[&[&str]] = &[
     join_requests::STATEMENTS,
     join_tokens::STATEMENTS,
     leases::STATEMENTS,
+    device_logins::STATEMENTS,
     logins::STATEMENTS,
     memberships::STATEMENTS,
     meta::STATEMENTS,

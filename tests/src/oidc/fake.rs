@@ -2,6 +2,8 @@
 //! the client's secret, the redirect address, and that a code is used once. On a thread of its own, so that it answers while
 //! a test waits for a program.
 
+mod device;
+
 use super::{
     Lie, certified,
     key::{Key, draw, signed},
@@ -63,6 +65,7 @@ struct State {
     user: Value,
     key: Key,
     codes: BTreeMap<String, Granted>,
+    devices: BTreeMap<String, device::Device>,
     asked: BTreeMap<String, usize>,
 }
 
@@ -158,6 +161,7 @@ fn start(clock: &Clock) -> Result<FakeProvider, Box<dyn Error>> {
         user: json!({"sub": "alice", "preferred_username": "alice"}),
         key: draw("k1")?,
         codes: BTreeMap::new(),
+        devices: BTreeMap::new(),
         asked: BTreeMap::new(),
     };
     let (told, address) = mpsc::channel::<SocketAddr>();
@@ -211,6 +215,7 @@ async fn answer(
         "/moved" => json_answer(&document(&shared, lie)),
         "/keys" => keys(&shared, lie),
         "/authorize" => authorize(&shared, lie, &pairs(parts.uri.query().unwrap_or_default())),
+        "/device" => device::begin(&shared, lie, header, &pairs(&String::from_utf8_lossy(&bytes))),
         "/token" => token(&shared, lie, header, &pairs(&String::from_utf8_lossy(&bytes))),
         _ => plain(StatusCode::NOT_FOUND, ""),
     })
@@ -223,6 +228,7 @@ fn document(shared: &Shared, lie: Lie) -> Value {
         "token_endpoint": format!("{issuer}/token"), "jwks_uri": format!("{issuer}/keys"),
         "end_session_endpoint": format!("{issuer}/end"), "response_types_supported": ["code"],
         "authorization_response_iss_parameter_supported": true,
+        "device_authorization_endpoint": format!("{issuer}/device"),
     });
     let mut put = |name: &str, value: Value| {
         if let Some(member) = document.get_mut(name) {
@@ -231,6 +237,7 @@ fn document(shared: &Shared, lie: Lie) -> Value {
     };
     match lie {
         Lie::DiscoversAnother => put("issuer", "https://other.example".into()),
+        Lie::NoDevices => put("device_authorization_endpoint", Value::Null),
         Lie::DiscoversPlainHttp => put("token_endpoint", issuer.replace("https", "http").into()),
         _ => {}
     }
@@ -295,10 +302,13 @@ fn token(shared: &Shared, lie: Lie, header: &str, form: &BTreeMap<String, String
         _ => {}
     }
     let of = |name: &str| form.get(name).map(String::as_str).unwrap_or_default();
-    if header != format!("Basic {}", STANDARD.encode(format!("{CLIENT}:{SECRET}"))) {
+    if header != authorization() {
         return refused("invalid_client");
     }
     let mut state = shared.state();
+    if of("grant_type") == device::GRANT {
+        return device::token(shared, &mut state, lie, of("device_code"));
+    }
     let Some(granted) = state.codes.remove(of("code")) else { return refused("invalid_grant") };
     let proved = URL_SAFE_NO_PAD.encode(digest(&SHA256, of("code_verifier").as_bytes()));
     if of("grant_type") != "authorization_code"
@@ -307,11 +317,20 @@ fn token(shared: &Shared, lie: Lie, header: &str, form: &BTreeMap<String, String
     {
         return refused("invalid_grant");
     }
-    let claims = claims(shared, &state, lie, &granted.nonce);
+    answer_token(shared, &state, lie, &granted.nonce)
+}
+
+fn answer_token(shared: &Shared, state: &State, lie: Lie, nonce: &str) -> Response<Full<Bytes>> {
+    let claims = claims(shared, state, lie, nonce);
     match signed(&state.key, lie, &claims) {
         Ok(token) => json_answer(&json!({"access_token": "x", "token_type": "Bearer", "id_token": token})),
         Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
+}
+
+/// What its client shows.
+fn authorization() -> String {
+    format!("Basic {}", STANDARD.encode(format!("{CLIENT}:{SECRET}")))
 }
 
 fn claims(shared: &Shared, state: &State, lie: Lie, nonce: &str) -> Value {

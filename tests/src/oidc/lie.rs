@@ -36,6 +36,9 @@ pub enum Lie {
     NoKeys,
     LongKeys,
     AnswersForAnother,
+    NoDevices,
+    SlowsDown,
+    DevicePageOverHttp,
 }
 
 impl Lie {

@@ -93,4 +93,28 @@ impl RealProvider {
         }
         page
     }
+
+    /// Confirms a login of another device as a person does; answers the page where it ends.
+    ///
+    /// # Panics
+    /// The provider shows another page than its own.
+    #[expect(clippy::panic, reason = "a story whose page does not come fails")]
+    pub async fn confirm(&self, browser: &Browser, address: &str, user: &str) -> Page {
+        let mut page = browser.get(address).await;
+        for more in ["", "&confirm=yes"] {
+            let of = |name: &str| hidden(&page.body, name).unwrap_or_else(|| panic!("{name}: {page:?}"));
+            let form = format!("xsrf={}&user_code={}{more}", of("xsrf"), of("user_code"));
+            page = browser.post(&format!("{}/device", self.issuer), &form).await;
+        }
+        match &page.location {
+            Some(next) => self.log_in(browser, &next.clone(), user, "nowhere").await,
+            None => page,
+        }
+    }
+}
+
+/// The value of a hidden field of a page.
+fn hidden(body: &str, name: &str) -> Option<String> {
+    let field = body.split("<input").find(|field| field.contains(&format!("name=\"{name}\"")))?;
+    Some(field.split_once("value=\"")?.1.split_once('"')?.0.to_owned())
 }

@@ -302,3 +302,40 @@ async fn a_token_is_refreshed_on_the_way_from_three_quarters_of_its_lifetime() {
     assert_eq!(run(call).await.unwrap(), ok);
     assert_eq!(token(), third);
 }
+
+/// Where a person has a telephone and this machine no browser.
+#[tokio::test]
+async fn a_login_is_confirmed_on_another_device() {
+    let desk = Desk::new();
+    let child = spawn(desk.command(&format!("login --device {}", desk.place())));
+    let began = Instant::now();
+    while desk.provider.device_codes().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(30), "no login began");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // It waits until the person has decided.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    desk.provider.confirm_devices(true);
+    let done = ended(child).await;
+    assert_eq!(done.code, Some(0), "{done}");
+    let page = format!("{}/enter", desk.provider.issuer());
+    for told in [page.as_str(), "USER-1", "as alice"] {
+        assert!(done.stderr.contains(told), "{told}: {done}");
+    }
+    assert!(!done.to_string().contains("device-code-1"), "{done}");
+    assert_eq!(desk.run("self who-am-i").code, Some(0));
+    let log = desk.relay.log();
+    assert!(!log.contains("device-code-1") && !log.contains("USER-1"), "{log}");
+
+    let child = spawn(desk.command(&format!("login --device {}", desk.place())));
+    while desk.provider.device_codes().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    desk.provider.confirm_devices(false);
+    let refused = ended(child).await;
+    assert_eq!(refused.code, Some(3), "{refused}");
+    assert!(refused.stderr.contains("access_denied"), "{refused}");
+    for odd in ["--device --no-browser", "--device --admin-role EDITOR"] {
+        assert_eq!(desk.run(&format!("login {odd} {}", desk.place())).code, Some(2), "{odd}");
+    }
+}

@@ -17,6 +17,7 @@ mod join;
 mod login;
 mod login_browser;
 mod login_cli;
+mod login_device;
 mod matrix;
 mod operator;
 mod over;

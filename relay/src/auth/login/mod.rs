@@ -9,6 +9,7 @@
 //!   that fails on the way leaves nothing.
 
 mod ask;
+pub mod device;
 mod grant;
 mod user;
 

@@ -112,6 +112,15 @@ fn fits(key: &Jwk, header: &Header) -> bool {
     named && signs && of_algorithm && of_kind
 }
 
+/// The word by which an ID token is a login's own.
+#[derive(Clone, Copy)]
+pub enum Nonce<'a> {
+    /// It must have it: a browser brought what the token was given for.
+    Always(&'a str),
+    /// It must have no other: the provider gave it to the relay directly, for what the relay alone has.
+    IfNamed(&'a str),
+}
+
 /// What an ID token must be for.
 pub struct Expected<'a> {
     /// The provider.
@@ -119,7 +128,7 @@ pub struct Expected<'a> {
     /// This relay.
     pub client_id: &'a str,
     /// The login's own word.
-    pub nonce: &'a str,
+    pub nonce: Nonce<'a>,
     /// When the login began.
     pub begun_at: Timestamp,
     /// The time.
@@ -162,8 +171,13 @@ pub fn judge(token: &str, keys: &Keys, expected: &Expected<'_>) -> Result<Vouche
     let claims = signed(token, keys)?;
     addressed(&claims, expected)?;
     in_time(&claims, expected)?;
-    let nonce = claims.nonce.as_deref().unwrap_or_default();
-    if !same_bytes(nonce.as_bytes(), expected.nonce.as_bytes()) {
+    let right = match (expected.nonce, claims.nonce.as_deref()) {
+        (Nonce::IfNamed(_), None) => true,
+        (Nonce::Always(ours) | Nonce::IfNamed(ours), said) => {
+            same_bytes(said.unwrap_or_default().as_bytes(), ours.as_bytes())
+        }
+    };
+    if !right {
         return Err(IdTokenError::Nonce);
     }
     vouched(&claims, expected)

@@ -6,8 +6,13 @@
 //! token that names an unknown one, a minute after the last time at the earliest. Nothing of a token, a code or the
 //! client's secret is ever in a log or an error.
 
+mod device;
+mod document;
 mod fetch;
 pub mod id_token;
+
+pub use device::{Confirmed, MAX_INTERVAL_SECONDS, Polled};
+pub use document::word;
 
 use crate::{
     config::Oidc,
@@ -15,11 +20,11 @@ use crate::{
     outside::client::builder,
     trusting::{TrustFileError, trusting_file},
 };
+use document::{Document, error_word, https, id_token_of};
 use fetch::{Fetch, FetchError};
-use id_token::{Expected, IdTokenError, Keys};
+use id_token::{Expected, IdTokenError, Keys, Nonce};
 use reqwest::Url;
 use rustls::DEFAULT_VERSIONS;
-use serde::Deserialize;
 use shared::{secret::Secret, time::Timestamp};
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
@@ -35,12 +40,12 @@ const REFETCH: Duration = Duration::from_secs(60);
 const PLACES: usize = 32;
 /// The longest discovery document and token answer, in bytes.
 const MAX_DOCUMENT_BYTES: usize = 64 << 10;
+/// Where a code is exchanged for a token, as errors call it.
+const TOKEN_ENDPOINT: &str = "token endpoint";
 /// The longest JWK Set, in bytes.
 const MAX_KEYS_BYTES: usize = 256 << 10;
 /// The longest file of a secret, in bytes.
 const MAX_SECRET_BYTES: u64 = 4096;
-/// The longest address in a discovery document, in bytes.
-const MAX_URL_BYTES: usize = 2048;
 
 /// Why the provider did not vouch for anybody. No variant holds a secret, a code or a token.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +114,8 @@ struct Discovered {
     authorization: Url,
     token: Url,
     end_session: Option<Url>,
+    /// Where a login on another device begins, if it offers that.
+    device: Option<Url>,
     /// Whether the relay's secret goes into the form; else into the header.
     secret_in_form: bool,
     /// Whether its answers name it (RFC 9207).
@@ -199,18 +206,12 @@ impl Provider {
         let expected = Expected {
             issuer: &self.settings.issuer,
             client_id: &self.settings.client_id,
-            nonce: brought.nonce,
+            nonce: Nonce::Always(brought.nonce),
             begun_at: brought.begun_at,
             now: brought.now,
             key: self.settings.key,
         };
-        match id_token::judge(token.expose(), &discovered.keys, &expected) {
-            Err(IdTokenError::UnknownKey) => {
-                let newer = self.refetched().await?;
-                Ok(id_token::judge(token.expose(), &newer.keys, &expected)?)
-            }
-            judged => Ok(judged?),
-        }
+        self.judged(&token, &discovered, &expected).await
     }
 
     /// Where a browser ends its session with the provider, if it offers that.
@@ -229,39 +230,51 @@ impl Provider {
         self.places.try_acquire().map_err(|_| OidcError::Busy)
     }
 
+    /// Whom an ID token vouches for; the provider's keys are read again for one that names an unknown one.
+    async fn judged(
+        &self,
+        token: &Secret,
+        known: &Discovered,
+        expected: &Expected<'_>,
+    ) -> Result<Vouched, OidcError> {
+        match id_token::judge(token.expose(), &known.keys, expected) {
+            Err(IdTokenError::UnknownKey) => {
+                let newer = self.refetched().await?;
+                Ok(id_token::judge(token.expose(), &newer.keys, expected)?)
+            }
+            judged => Ok(judged?),
+        }
+    }
+
     /// The ID token for a code.
     async fn exchange(&self, at: &Discovered, brought: &Brought<'_>) -> Result<Secret, OidcError> {
-        #[derive(Deserialize)]
-        struct Answer {
-            id_token: Option<Secret>,
-        }
-        let secret = self.client_secret()?;
-        let mut form = vec![
+        let form = vec![
             ("grant_type", "authorization_code"),
             ("code", brought.code),
             ("redirect_uri", brought.redirect_uri),
             ("code_verifier", brought.verifier),
         ];
+        let answer = self.post_as_client(TOKEN_ENDPOINT, at, &at.token, form).await?;
+        id_token_of(&answer.map_err(|error| OidcError::Refused(error_word(&error)))?)
+    }
+
+    /// The answer to a form that this relay proves to be its own, or to a refusal its body.
+    async fn post_as_client(
+        &self,
+        what: &'static str,
+        at: &Discovered,
+        url: &Url,
+        mut form: Vec<(&str, &str)>,
+    ) -> Result<Result<Vec<u8>, Vec<u8>>, OidcError> {
+        let client_id = self.settings.client_id.as_str();
+        let secret = self.client_secret()?;
         let mut basic = None;
         match &secret {
-            Some(secret) if !at.secret_in_form => basic = Some((self.settings.client_id.as_str(), secret)),
-            Some(secret) => {
-                form.extend([
-                    ("client_id", self.settings.client_id.as_str()),
-                    ("client_secret", secret.expose()),
-                ]);
-            }
-            None => form.push(("client_id", self.settings.client_id.as_str())),
+            Some(secret) if !at.secret_in_form => basic = Some((client_id, secret)),
+            Some(secret) => form.extend([("client_id", client_id), ("client_secret", secret.expose())]),
+            None => form.push(("client_id", client_id)),
         }
-        let answer =
-            self.fetch.post("token endpoint", at.token.clone(), &form, basic, MAX_DOCUMENT_BYTES).await?;
-        let body = answer.map_err(|error| OidcError::Refused(error_word(&error)))?;
-        let answer: Answer = serde_json::from_slice(&body)
-            .map_err(|_| OidcError::Document { what: "token answer", rule: "it must be a JSON object" })?;
-        answer.id_token.ok_or(OidcError::Document {
-            what: "token answer",
-            rule: "it must have an id_token; is openid asked for?",
-        })
+        Ok(self.fetch.post(what, url.clone(), &form, basic, MAX_DOCUMENT_BYTES).await?)
     }
 
     /// The provider's documents, read if none are kept.
@@ -328,6 +341,7 @@ impl Provider {
         Ok(Discovered {
             authorization: https(&document.authorization_endpoint, what)?,
             token: https(&document.token_endpoint, what)?,
+            device: document.device_authorization_endpoint.map(|url| https(&url, what)).transpose()?,
             end_session: document.end_session_endpoint.map(|url| https(&url, what)).transpose()?,
             secret_in_form: offers("client_secret_post") && !offers("client_secret_basic"),
             names_itself: document.authorization_response_iss_parameter_supported,
@@ -346,69 +360,5 @@ impl Provider {
             return Err(failed(io::Error::other("it must hold the client's secret in one line")));
         }
         Ok(Some(Secret::new(line.to_owned())))
-    }
-}
-
-/// OpenID Connect Discovery 1.0, as far as it matters here.
-#[derive(Deserialize)]
-struct Document {
-    issuer: String,
-    authorization_endpoint: String,
-    token_endpoint: String,
-    jwks_uri: String,
-    end_session_endpoint: Option<String>,
-    token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    #[serde(default)]
-    authorization_response_iss_parameter_supported: bool,
-}
-
-/// An address of the provider: https, and nobody's name or password in it.
-fn https(text: &str, what: &'static str) -> Result<Url, OidcError> {
-    let url = if text.len() <= MAX_URL_BYTES { Url::parse(text).ok() } else { None };
-    let allowed = |url: &Url| {
-        url.scheme() == "https"
-            && url.username().is_empty()
-            && url.password().is_none()
-            && url.fragment().is_none()
-    };
-    url.filter(allowed)
-        .ok_or(OidcError::Document { what, rule: "its addresses must be https:// and at most 2048 bytes" })
-}
-
-/// The one word of an OAuth refusal (RFC 6749, 5.2); what else it says is not told.
-fn error_word(body: &[u8]) -> String {
-    let answer: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    word(answer.get("error").and_then(serde_json::Value::as_str).unwrap_or_default())
-}
-
-/// An error's code as it may be shown: `access_denied`; a word of ours for anything else.
-#[must_use]
-pub fn word(code: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    if (1..=64).contains(&code.len()) && code.bytes().all(plain) { code } else { "it did not say why" }
-        .to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_providers_addresses_are_https_and_nobodys() {
-        assert!(https("https://id.example/a?b=c", "x").is_ok());
-        let long = format!("https://id.example/{}", "a".repeat(MAX_URL_BYTES));
-        for bad in
-            ["http://id.example", "https://u:p@id.example", "https://id.example/#x", "ftp://x", "x", &long]
-        {
-            assert!(https(bad, "x").is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn of_a_refusal_only_its_word_is_told() {
-        assert_eq!(error_word(br#"{"error":"invalid_grant","error_description":"hush"}"#), "invalid_grant");
-        for odd in [&b"{"[..], b"[]", br#"{"error":"<script>"}"#, br#"{"error":""}"#, br#"{"error":7}"#] {
-            assert_eq!(error_word(odd), "it did not say why");
-        }
     }
 }

@@ -13,8 +13,8 @@ use crate::{
     fault::Fault,
     join::queue,
     store::{
-        certificates, components, credentials, events, idempotency, invites, join_requests, logins,
-        signing_keys, tasks,
+        certificates, components, credentials, device_logins, events, idempotency, invites, join_requests,
+        logins, signing_keys, tasks,
     },
     tasks::{Attempt, Ended, Failure, Kind, Manner, Queue, runner::Handlers},
 };
@@ -99,6 +99,7 @@ async fn forget(relay: &Context, kept: Kept) -> Result<(), Fault> {
                 credentials::forget(tx, *now).await?;
                 invites::forget(tx, *now).await?;
                 logins::forget(tx, *now).await?;
+                device_logins::forget(tx, *now).await?;
                 events::forget(tx, now.plus_seconds(-EVENTS_SECONDS)).await?;
                 signing_keys::forget(tx, now.plus_seconds(-2 * SIGNS_SECONDS)).await?;
                 certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;

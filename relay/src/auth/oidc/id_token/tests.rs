@@ -18,7 +18,7 @@ fn expected() -> Expected<'static> {
     Expected {
         issuer: "https://id.example",
         client_id: "relay",
-        nonce: "n",
+        nonce: Nonce::Always("n"),
         begun_at: Timestamp::from_seconds(NOW - 30),
         now: Timestamp::from_seconds(NOW),
         key: LoginKey::Sub,
@@ -147,5 +147,23 @@ fn a_name_is_the_one_that_the_person_prefers_where_it_can_be_shown() {
     ] {
         let token = sign(Algorithm::ES256, Some("k"), &key, &claims(&json!({"preferred_username": name})));
         assert_eq!(judge(&token, &all, &expected()).unwrap().display_name, shown, "{name}");
+    }
+}
+
+#[test]
+fn a_token_of_the_direct_way_may_leave_the_nonce_out_and_names_no_other() {
+    let (key, jwk) = curve(&ECDSA_P256_SHA256_FIXED_SIGNING, "P-256", "k");
+    let keys = keys(&[jwk]);
+    let with = |nonce: Value| sign(Algorithm::ES256, Some("k"), &key, &claims(&json!({"nonce": nonce})));
+    let direct = Expected { nonce: Nonce::IfNamed("n"), ..expected() };
+    for (nonce, always, if_named) in [
+        (json!("n"), true, true),
+        (Value::Null, false, true),
+        (json!(""), false, false),
+        (json!("m"), false, false),
+    ] {
+        let token = with(nonce.clone());
+        assert_eq!(judge(&token, &keys, &expected()).is_ok(), always, "{nonce}");
+        assert_eq!(judge(&token, &keys, &direct).is_ok(), if_named, "{nonce}");
     }
 }
