@@ -1,7 +1,7 @@
-//! The API of the Kubernetes cluster that this relay runs in: one request, which writes a Secret.
+//! The API of the Kubernetes cluster that this runs in: a Secret is written, and a value of one is exchanged.
 //!
-//! It reads nothing of the cluster and needs no more than the verbs `patch` and `create` on that one Secret. What the
-//! kubelet renews (token, CA) is read for each request. Nothing of an answer is told but its status and the one word that
+//! The relay itself reads nothing of the cluster and needs no more than the verbs `patch` and `create` on its one Secret;
+//! whoever exchanges a value needs `get` and `patch` on that one. What the kubelet renews (token, CA) is read for each use. Nothing of an answer is told but its status and the one word that
 //! names the reason: its text may quote what was sent, and its body is the Secret.
 
 use crate::{
@@ -11,16 +11,20 @@ use crate::{
     trusting::{TrustError, trusting},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use reqwest::{Client, Response, header};
-use serde_json::{Map, Value, json};
+use reqwest::{Client, RequestBuilder, Response, header};
+use serde::Deserialize;
+use serde_json::{Map, json};
 use shared::secret::Secret;
 use std::{
+    collections::BTreeMap,
     error::Error,
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
 use zeroize::Zeroizing;
 
+/// The most of a Secret that is read, in bytes: etcd takes 1.5 MiB, in base64.
+const MAX_SECRET_BYTES: usize = 3 << 20;
 /// The most of a refusal that is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 16 << 10;
 /// The longest file of a service account, in bytes: a CA bundle, and room.
@@ -63,6 +67,14 @@ pub enum ClusterError {
         /// Why.
         why: String,
     },
+    /// The Secret is not what it must be.
+    #[error("read the Secret {name}: {rule}")]
+    Secret {
+        /// Its name.
+        name: String,
+        /// The rule that it breaks.
+        rule: &'static str,
+    },
     /// The cluster refused.
     #[error("the cluster's API answered {status} {reason}: {}", remedy(*status))]
     Refused {
@@ -71,6 +83,27 @@ pub enum ClusterError {
         /// The word that the answer gives as the reason, or none.
         reason: String,
     },
+}
+
+impl ClusterError {
+    /// Whether the object is another by now than it was when it was read.
+    #[must_use]
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status: 409, .. })
+    }
+
+    /// Whether it may pass by itself.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Transport { .. } | Self::Refused { status: 429 | 500.., .. })
+    }
+}
+
+/// A value of a Secret, and the state of the Secret that it was read from.
+pub struct Value {
+    /// The text.
+    pub text: Secret,
+    version: String,
 }
 
 /// The cluster's API as this pod's service account reaches it now.
@@ -115,21 +148,59 @@ impl Cluster {
     /// # Errors
     /// The cluster refused, or no answer came: then it may be written or not.
     pub async fn apply(&self, name: &str, data: &[(&str, Secret)]) -> Result<(), ClusterError> {
-        let set_up = |error: &dyn Error| ClusterError::SetUp(innermost(error));
-        let mut bearer =
-            header::HeaderValue::from_str(self.authorization.expose()).map_err(|error| set_up(&error))?;
-        bearer.set_sensitive(true);
+        let url =
+            format!("{}{}?fieldManager={FIELD_MANAGER}&force=true", self.api, path(&self.namespace, name));
+        let request = self.client.patch(url).header(header::CONTENT_TYPE, "application/apply-patch+yaml");
+        self.ask(request.body(body(&self.namespace, name, data))).await.map(drop)
+    }
+
+    /// The value of a key of a Secret.
+    ///
+    /// # Errors
+    /// The cluster refused, no answer came, or the Secret has no such key with a text.
+    pub async fn read(&self, name: &str, key: &str) -> Result<Value, ClusterError> {
         let url = format!("{}{}", self.api, path(&self.namespace, name));
-        let request = self
-            .client
-            .patch(url)
-            .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
-            .header(header::ACCEPT, "application/json")
-            .header(header::AUTHORIZATION, bearer)
-            .body(body(&self.namespace, name, data));
+        let mut answer = self.ask(self.client.get(url)).await?;
+        let mut body = Zeroizing::new(Vec::new());
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.transport(&error))? {
+            if body.len() + chunk.len() > MAX_SECRET_BYTES {
+                return Err(ClusterError::Secret {
+                    name: name.to_owned(),
+                    rule: "it must not be over 3 MiB",
+                });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        value(&body, key).map_err(|rule| ClusterError::Secret { name: name.to_owned(), rule })
+    }
+
+    /// Makes the value of a key another, if the Secret is still the one that `before` was read from.
+    ///
+    /// # Errors
+    /// It is not ([`ClusterError::is_conflict`]), the cluster refused, or no answer came: then it may be written or not.
+    pub async fn exchange(
+        &self,
+        name: &str,
+        key: &str,
+        text: &Secret,
+        before: &Value,
+    ) -> Result<(), ClusterError> {
+        let url = format!("{}{}?fieldManager={FIELD_MANAGER}", self.api, path(&self.namespace, name));
+        let data = json!({key: STANDARD.encode(text.expose())});
+        let body = json!({"metadata": {"resourceVersion": before.version}, "data": data}).to_string();
+        let request = self.client.patch(url).header(header::CONTENT_TYPE, "application/merge-patch+json");
+        self.ask(request.body(body)).await.map(drop)
+    }
+
+    async fn ask(&self, request: RequestBuilder) -> Result<Response, ClusterError> {
+        let mut bearer = header::HeaderValue::from_str(self.authorization.expose())
+            .map_err(|error| ClusterError::SetUp(innermost(&error)))?;
+        bearer.set_sensitive(true);
+        let request =
+            request.header(header::ACCEPT, "application/json").header(header::AUTHORIZATION, bearer);
         let answer = request.send().await.map_err(|error| self.transport(&error))?;
         if answer.status().is_success() {
-            return Ok(());
+            return Ok(answer);
         }
         let status = answer.status().as_u16();
         Err(ClusterError::Refused { status, reason: reason(&refusal(answer).await) })
@@ -145,14 +216,35 @@ impl Cluster {
     }
 }
 
-/// The request's path and query. Neither name holds a character that means something there.
+/// A Secret's path. Neither name holds a character that means something there.
 fn path(namespace: &str, name: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/secrets/{name}?fieldManager={FIELD_MANAGER}&force=true")
+    format!("/api/v1/namespaces/{namespace}/secrets/{name}")
+}
+
+/// The value of a key, by a Secret as the API shows it; the rule that it breaks.
+fn value(secret: &[u8], key: &str) -> Result<Value, &'static str> {
+    #[derive(Deserialize)]
+    struct Shown {
+        metadata: Metadata,
+        #[serde(default)]
+        data: BTreeMap<String, Secret>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+    }
+    let Shown { metadata, data } =
+        serde_json::from_slice(secret).map_err(|_| "the answer must be a Secret with a resourceVersion")?;
+    let encoded = data.get(key).ok_or("it must have the key that was named")?;
+    let text = STANDARD.decode(encoded.expose()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let text = text.map(Secret::new).ok_or("the key's value must be a text")?;
+    Ok(Value { text, version: metadata.resource_version })
 }
 
 /// What is applied, as JSON, which is YAML.
 fn body(namespace: &str, name: &str, data: &[(&str, Secret)]) -> String {
-    let data: Map<String, Value> =
+    let data: Map<String, serde_json::Value> =
         data.iter().map(|(key, value)| ((*key).to_owned(), STANDARD.encode(value.expose()).into())).collect();
     let metadata = json!({"name": name, "namespace": namespace});
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}).to_string()
@@ -163,10 +255,11 @@ const fn remedy(status: u16) -> &'static str {
     match status {
         401 => "the service account's token does not count; is the service account still there?",
         403 => {
-            "give the pod's service account a Role with the verbs patch and create on this Secret, or see what an \
-             admission policy asks for"
+            "give the pod's service account a Role with the verbs patch and create on this Secret (get and patch to refresh \
+             a token), or see what an admission policy asks for"
         }
-        404 => "is the pod's namespace being deleted?",
+        404 => "is there this Secret, if it is one to refresh, and is the pod's namespace not being deleted?",
+        409 => "it was changed meanwhile; try again",
         400..=499 if status != 429 => {
             "look at the Secret: it must not be immutable; delete it, and it is made anew"
         }
@@ -188,8 +281,8 @@ async fn refusal(mut answer: Response) -> Vec<u8> {
 
 /// The word that a Kubernetes Status gives as its reason; empty if it gives none.
 fn reason(body: &[u8]) -> String {
-    let status: Value = serde_json::from_slice(body).unwrap_or_default();
-    let word = status.get("reason").and_then(Value::as_str).unwrap_or_default();
+    let status: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let word = status.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
     let is_word = word.len() <= 64 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
     if is_word { word.to_owned() } else { String::new() }
 }
@@ -235,16 +328,33 @@ mod tests {
     #[test]
     fn the_request_is_one_server_side_apply() {
         let data = [("one", Secret::new("1".to_owned())), ("two", Secret::new("tk_2.x".to_owned()))];
-        let sent: Value = serde_json::from_str(&body("fleet", "relay-admin", &data)).unwrap();
+        let sent: serde_json::Value = serde_json::from_str(&body("fleet", "relay-admin", &data)).unwrap();
         let expected = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "relay-admin", "namespace": "fleet"},
             "data": {"one": "MQ==", "two": "dGtfMi54"},
         });
         assert_eq!(sent, expected);
-        assert_eq!(
-            path("fleet", "relay-admin"),
-            "/api/v1/namespaces/fleet/secrets/relay-admin?fieldManager=relay&force=true"
-        );
+        assert_eq!(path("fleet", "relay-admin"), "/api/v1/namespaces/fleet/secrets/relay-admin");
+    }
+
+    #[test]
+    fn a_value_is_read_with_the_state_of_its_secret() {
+        let shown = json!({"metadata": {"resourceVersion": "7"}, "data": {"token": "dGtfMg==", "odd": "/w==", "bad": "?"}});
+        let shown = shown.to_string();
+        let found = value(shown.as_bytes(), "token").unwrap_or_else(|rule| panic!("{rule}"));
+        assert_eq!((found.text.expose(), found.version.as_str()), ("tk_2", "7"));
+        for (key, rule) in [("none", "key that was named"), ("odd", "a text"), ("bad", "a text")] {
+            assert!(value(shown.as_bytes(), key).err().is_some_and(|told| told.contains(rule)), "{key}");
+        }
+        for odd in [
+            "",
+            "[]",
+            "{}",
+            r#"{"metadata":{}}"#,
+            r#"{"metadata":{"resourceVersion":"1"},"data":{"token":1}}"#,
+        ] {
+            assert!(value(odd.as_bytes(), "token").is_err(), "{odd}");
+        }
     }
 
     #[test]

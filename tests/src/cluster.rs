@@ -4,6 +4,7 @@
 //! It obeys, refuses or stalls as its test says, and keeps what it was asked. What is right is for the test to say. On a
 //! thread of its own, so that it answers while a test waits for a program.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::{BodyExt as _, Full};
@@ -18,7 +19,11 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -40,6 +45,8 @@ pub enum Cluster {
     Refuses(u16),
     /// Nothing until it is something else; whatever that is holds for this request too.
     Stalls,
+    /// Somebody else puts another key into the Secret, right before a value of it is exchanged.
+    Races,
     /// The Secret is written, and no answer comes until it is something else.
     WritesAndStalls,
 }
@@ -70,6 +77,7 @@ struct Shared {
     mood: watch::Sender<Cluster>,
     asked: Mutex<Vec<Asked>>,
     secret: Mutex<Option<Value>>,
+    version: AtomicU64,
 }
 
 impl FakeCluster {
@@ -84,6 +92,7 @@ impl FakeCluster {
             mood: watch::Sender::new(Cluster::Obeys),
             asked: Mutex::default(),
             secret: Mutex::default(),
+            version: AtomicU64::new(1),
         });
         let started = start(&shared);
         let (account, address) = started.unwrap_or_else(|error| panic!("a cluster: {error}"));
@@ -132,6 +141,19 @@ impl FakeCluster {
         locked(&self.shared.secret).clone()
     }
 
+    /// Puts this text into a key of the Secret, as somebody else does; its other keys stay.
+    pub fn put(&self, key: &str, text: &str) {
+        self.shared.change(&json!({key: STANDARD.encode(text)}));
+    }
+
+    /// The text of a key of the Secret.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<String> {
+        let secret = self.secret()?;
+        let encoded = secret.get("data")?.get(key)?.as_str()?;
+        String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+    }
+
     /// Waits for so many requests since the start.
     ///
     /// # Panics
@@ -142,6 +164,47 @@ impl FakeCluster {
             assert!(started.elapsed() < LONGEST_WAIT, "{} requests, not {requests}", self.asked().len());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+}
+
+impl Shared {
+    /// Puts these keys into the Secret, which is another then.
+    fn change(&self, data: &Value) -> Value {
+        let mut secret = locked(&self.secret);
+        let mut all = secret.as_ref().and_then(|secret| secret.get("data")?.as_object().cloned());
+        let all = all.get_or_insert_default();
+        all.extend(data.as_object().cloned().unwrap_or_default());
+        let version = self.version.fetch_add(1, Ordering::SeqCst).to_string();
+        let changed = json!({"kind": "Secret", "metadata": {"resourceVersion": version}, "data": all});
+        secret.insert(changed).clone()
+    }
+
+    /// What a Secret's reader is shown, and what becomes of a merge patch (RFC 7386) of one state of it.
+    fn read_or_merge(
+        &self,
+        method: &http::Method,
+        content_type: &str,
+        body: &Value,
+    ) -> Option<Response<Full<Bytes>>> {
+        let merges = content_type == "application/merge-patch+json";
+        if method != http::Method::GET && !merges {
+            return None;
+        }
+        let refuse = |status: StatusCode, reason: &str| {
+            json_answer(status, &json!({"kind": "Status", "reason": reason}))
+        };
+        let Some(known) = locked(&self.secret).clone() else {
+            return Some(refuse(StatusCode::NOT_FOUND, "NotFound"));
+        };
+        if !merges {
+            return Some(json_answer(StatusCode::OK, &known));
+        }
+        let version = |of: &Value| of.pointer("/metadata/resourceVersion").cloned();
+        if version(body) != version(&known) {
+            return Some(refuse(StatusCode::CONFLICT, "Conflict"));
+        }
+        let changed = self.change(body.get("data").unwrap_or(&Value::Null));
+        Some(json_answer(StatusCode::OK, &changed))
     }
 }
 
@@ -235,6 +298,12 @@ async fn answer(
         let message = format!("can't apply {body}");
         let refusal = json!({"kind": "Status", "code": status, "reason": "Refused", "message": message});
         return Ok(json_answer(StatusCode::from_u16(status).unwrap_or_default(), &refusal));
+    }
+    if mood == Cluster::Races && parts.method == http::Method::PATCH {
+        shared.change(&json!({"other": "eA=="}));
+    }
+    if let Some(answer) = shared.read_or_merge(&parts.method, &header("content-type"), &body) {
+        return Ok(answer);
     }
     *locked(&shared.secret) = Some(body.clone());
     Ok(json_answer(StatusCode::OK, &body))

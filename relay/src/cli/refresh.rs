@@ -1,6 +1,8 @@
 //! Refreshing a credential that lies in a file, lazily: from three quarters of its lifetime on. A context's is refreshed on
 //! the way to a call, and a refresh that fails does not fail the call; `relay token refresh-secret` does it for an API token
-//! in any file.
+//! in any file, and in a Secret of a Kubernetes cluster ([`cluster`]).
+
+mod cluster;
 
 use super::{
     World,
@@ -11,7 +13,7 @@ use super::{
     terminal,
     tree::{self, ids},
 };
-use crate::{auth::jwt::Said, files};
+use crate::{auth::jwt::Said, files, kubernetes::ClusterError};
 use clap::{Arg, ArgMatches, Command, ValueHint};
 use serde_json::{Value, json};
 use shared::{api::tokens::REFRESH, secret::Secret, terminal::shown};
@@ -32,6 +34,12 @@ enum Failure {
     NoToken,
     #[error("refresh {}: it holds no token of a relay", .0.display())]
     NoJwt(PathBuf),
+    #[error("refresh the Secret {0}: its key {1} holds no token of a relay")]
+    NoJwtInSecret(String, String),
+    #[error("{0}")]
+    Argument(String),
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     #[error("write {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -42,8 +50,9 @@ impl Failure {
             Self::Target(error) => operate::exit_of_target(error),
             Self::Call(CallError::Problem(problem)) => problem.code.into(),
             Self::Call(CallError::Transport { .. }) => Exit::TryAgain,
-            Self::NoJwt(_) => Exit::Usage,
-            Self::Call(_) | Self::NoToken | Self::File { .. } => Exit::Refused,
+            Self::Cluster(error) if error.is_conflict() || error.is_transient() => Exit::TryAgain,
+            Self::NoJwt(_) | Self::NoJwtInSecret(..) | Self::Argument(_) => Exit::Usage,
+            Self::Call(_) | Self::NoToken | Self::Cluster(_) | Self::File { .. } => Exit::Refused,
         }
     }
 }
@@ -69,15 +78,20 @@ async fn renew(relay: &Relay, path: &Path, world: &World<'_>) -> Result<Secret, 
     if !Said::of(known.expose()).is_some_and(|said| said.is_due(world.clock.now())) {
         return Ok(known);
     }
-    let asking = relay.clone().with_token(&known);
-    let mut answer = asking.call(&REFRESH.method.path(), &json!({})).await?;
-    let Some(Value::String(secret)) = answer.get_mut("secret").map(Value::take) else {
-        return Err(Failure::NoToken);
-    };
-    let secret = Secret::new(secret);
+    let secret = successor(relay, &known).await?;
     let line = Secret::new(format!("{}\n", secret.expose()));
     files::write(path, line.expose().as_bytes(), files::SECRET).map_err(failed)?;
     Ok(secret)
+}
+
+/// The token that follows another.
+async fn successor(relay: &Relay, known: &Secret) -> Result<Secret, Failure> {
+    let asking = relay.clone().with_token(known);
+    let mut answer = asking.call(&REFRESH.method.path(), &json!({})).await?;
+    match answer.get_mut("secret").map(Value::take) {
+        Some(Value::String(secret)) => Ok(Secret::new(secret)),
+        _ => Err(Failure::NoToken),
+    }
 }
 
 /// The lock of a token's file, which itself is replaced at each refresh.
@@ -98,21 +112,24 @@ pub(super) fn command() -> Command {
         .long(FILE)
         .value_name("FILE")
         .value_hint(ValueHint::FilePath)
-        .required(true)
+        .required_unless_present(cluster::SECRET)
+        .conflicts_with(cluster::SECRET)
         .help("The file that holds the token; it is replaced whole, mode 0600");
     let connection = tree::connection()
         .into_iter()
         .filter(|arg| ![ids::TOKEN_FILE, ids::TEMPLATE, ids::OUTPUT].contains(&arg.get_id().as_str()));
     Command::new("token")
-        .about("Keep an API token that lives in a file up to date")
+        .about("Keep an API token that lives in a file or a Kubernetes Secret up to date")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(
             Command::new("refresh-secret")
-                .about("Refresh the token in a file, if three quarters of its lifetime are over")
+                .about("Refresh the token in a file or a Secret, if three quarters of its lifetime are over")
                 .after_help("Run it more often than a quarter of the lifetime, such as every hour for a token of 8 hours. \
-                             The token needs the action iam:tokens:refresh.")
+                             The token needs the action iam:tokens:refresh. With --secret it runs in a pod whose service account \
+                             may get and patch that Secret, and writes nothing where another changed it meanwhile.")
                 .arg(file)
+                .args(cluster::arguments())
                 .args(connection),
         )
 }
@@ -130,18 +147,14 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
 }
 
 fn refresh_secret(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure> {
-    let path = PathBuf::from(flags.get_one::<String>(FILE).map(String::as_str).unwrap_or_default());
-    let mut said = operate::said(flags, world)?;
-    said.token_file = Some(path.clone());
-    let target = Target::find(&said)?;
-    let relay = Relay::new(&target)?;
-    let of = |token: &Secret| Said::of(token.expose()).ok_or_else(|| Failure::NoJwt(path.clone()));
-    let before = of(&target.token)?;
-    let token = match local::finish(renew(&relay, &path, world)) {
-        Ok(renewed) => renewed?,
+    let done = match flags.get_one::<String>(cluster::SECRET) {
+        Some(name) => local::finish(cluster::refresh(name, flags, world)),
+        None => local::finish(refresh_file(flags, world)),
+    };
+    let (before, after) = match done {
+        Ok(done) => done?,
         Err(exit) => return Ok(exit),
     };
-    let after = of(&token)?;
     let ends = super::humane::relative(after.ends(), world.clock.now());
     let ended = if after.ends() <= world.clock.now() { "has ended" } else { "is not due" };
     if after.jti == before.jti {
@@ -150,4 +163,16 @@ fn refresh_secret(flags: &ArgMatches, world: &World<'_>) -> Result<Exit, Failure
     }
     terminal::say(&format_args!("the token {} follows {}; it ends {ends}", after.jti, before.jti));
     Ok(Exit::Ok)
+}
+
+/// What the token in a file was, and is.
+async fn refresh_file(flags: &ArgMatches, world: &World<'_>) -> Result<(Said, Said), Failure> {
+    let path = PathBuf::from(flags.get_one::<String>(FILE).map(String::as_str).unwrap_or_default());
+    let mut said = operate::said(flags, world)?;
+    said.token_file = Some(path.clone());
+    let target = Target::find(&said)?;
+    let relay = Relay::new(&target)?;
+    let of = |token: &Secret| Said::of(token.expose()).ok_or_else(|| Failure::NoJwt(path.clone()));
+    let before = of(&target.token)?;
+    Ok((before, of(&renew(&relay, &path, world).await?)?))
 }

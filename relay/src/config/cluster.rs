@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Where the kubelet puts a pod's service account: `token`, `ca.crt` and `namespace`.
-pub(super) const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// The longest name of a Secret, in bytes: a DNS subdomain's (RFC 1123).
 const MAX_NAME_BYTES: usize = 253;
 
@@ -24,11 +24,7 @@ impl ClusterSecret {
     ///
     /// # Errors
     /// The rule that the name breaks, or that this is no pod.
-    pub(super) fn read(
-        name: &str,
-        env: &dyn Fn(&str) -> Option<String>,
-        account: &Path,
-    ) -> Result<Self, String> {
+    pub fn read(name: &str, env: &dyn Fn(&str) -> Option<String>, account: &Path) -> Result<Self, String> {
         if !is_name(name) {
             let rule = "must be the name of a Secret: letters in lower case, digits, - and ., at most 253";
             return Err(rule.to_owned());

@@ -12,7 +12,7 @@ mod oidc;
 mod tests;
 mod values;
 
-pub use cluster::ClusterSecret;
+pub use cluster::{ClusterSecret, SERVICE_ACCOUNT};
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::{ConfigError, Origin};
 pub use keys::{Form, KEYS, Key};
@@ -190,8 +190,8 @@ fn bootstrap_secret(
     merged: &Merged,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Option<ClusterSecret>, ConfigError> {
-    let account = parsed(merged, &keys::SERVICE_ACCOUNT_DIR, folder)?
-        .unwrap_or_else(|| PathBuf::from(cluster::SERVICE_ACCOUNT));
+    let account =
+        parsed(merged, &keys::SERVICE_ACCOUNT_DIR, folder)?.unwrap_or_else(|| PathBuf::from(SERVICE_ACCOUNT));
     parsed(merged, &keys::BOOTSTRAP_SECRET, |name| ClusterSecret::read(name, env, &account))
 }
 

@@ -33,6 +33,7 @@ mod signs;
 mod storm;
 mod swapped;
 mod tasks;
+mod token_secret;
 mod tpm;
 mod trust;
 mod webhooks;
