@@ -28,6 +28,10 @@ PLACING = {
     "podLabels": {"team": "fleet"},
     "imagePullSecrets": ["registry"],
 }
+OIDC = {"oidc": {
+    "issuer": "https://id.test:8443/realms/staff", "clientId": "relay", "existingSecret": "relay-oidc",
+    "existingSecretKey": "secret", "key": "email", "scopes": "openid email", "caFile": {"configMap": "id-ca", "key": "ca.pem"},
+}}
 PEERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
 
 
@@ -62,7 +66,8 @@ VALUES = {
     "relay": {
         "default": RELAY,
         "postgres": merge(RELAY, POSTGRES),
-        "all-sqlite": merge(RELAY, PLACING, {
+        "all-sqlite": merge(RELAY, PLACING, OIDC, {
+            "providerTenant": "house", "trustedProxies": ["10.0.0.0/8", "fd00::/8"], "auditDays": 30,
             "image": {"tag": "1.2.3"}, "trustDomain": "fleet.test", "log": "debug",
             "database": {"sqlite": {"size": "1Gi", "storageClassName": "fast"}},
             "service": {"type": "LoadBalancer", "port": 443, "annotations": {"a": "b"}, "externalTrafficPolicy": "Local"},
@@ -73,7 +78,9 @@ VALUES = {
         }),
         "all-postgres": merge(RELAY, POSTGRES, PLACING, {
             "image": {"digest": "sha256:" + "ef" * 32}, "replicas": 5, "rollingUpdate": True, "listenAddress": "[::]",
-            "networkPolicy": {"from": PEERS, "databaseTo": PEERS, "apiServerTo": PEERS, "apiServerPorts": [6443]},
+            "networkPolicy": {"from": PEERS, "databaseTo": PEERS, "apiServerTo": PEERS, "apiServerPorts": [6443],
+                              "oidcTo": PEERS, "oidcPorts": [8443]},
+            "oidc": {"issuer": "https://id.test", "clientId": "relay"},
             "metrics": {"enabled": True}, "adminSecret": {"name": "relay-admin"},
             "podDisruptionBudget": {"maxUnavailable": "25%"},
         }),
@@ -116,6 +123,18 @@ REFUSED = {
         (merge(RELAY, {"masterkey": {}}), "masterkey"),
         (merge(RELAY, {"adminSecret": {"name": "Relay_Admin"}}), "name"),
         (merge(RELAY, {"networkPolicy": {"apiServerPorts": []}}), "apiServerPorts"),
+        (merge(RELAY, {"providerTenant": "a b"}), "providerTenant"),
+        (merge(RELAY, {"trustedProxies": ["10.0.0.1"]}), "trustedProxies"),
+        (merge(RELAY, {"trustedProxies": "10.0.0.0/8"}), "trustedProxies"),
+        (merge(RELAY, {"auditDays": 0}), "auditDays"),
+        (merge(RELAY, {"oidc": {"issuer": "https://id.test"}}), "clientId"),
+        (merge(RELAY, {"oidc": {"clientId": "relay"}}), "clientId"),
+        (merge(RELAY, {"oidc": {"existingSecret": "relay-oidc"}}), "existingSecret"),
+        (merge(RELAY, OIDC, {"oidc": {"issuer": "http://id.test"}}), "issuer"),
+        (merge(RELAY, OIDC, {"oidc": {"key": "name"}}), "key"),
+        (merge(RELAY, OIDC, {"oidc": {"clientSecret": "hush"}}), "clientSecret"),
+        (merge(RELAY, OIDC, {"oidc": {"caFile": {"path": "/etc/ca.pem"}}}), "path"),
+        (merge(RELAY, OIDC, {"networkPolicy": {"oidcPorts": []}}), "oidcPorts"),
     ],
 }
 
@@ -351,6 +370,43 @@ def relay():
     }, "relay: limits")
 
 
+def settings():
+    """What a chart's value becomes a setting of the relay; nothing that is not given."""
+    ours = ("RELAY_OIDC_", "RELAY_TRUSTED_PROXIES", "RELAY_AUDIT_DAYS", "RELAY_PROVIDER_TENANT")
+    wanted = {
+        "default": {}, "postgres": {}, "bare": {},
+        "all-postgres": {"RELAY_OIDC_ISSUER": "https://id.test", "RELAY_OIDC_CLIENT_ID": "relay"},
+        "all-sqlite": {
+            "RELAY_OIDC_ISSUER": "https://id.test:8443/realms/staff", "RELAY_OIDC_CLIENT_ID": "relay",
+            "RELAY_OIDC_CLIENT_SECRET_FILE": "/run/oidc/secret/client-secret", "RELAY_OIDC_KEY": "email",
+            "RELAY_OIDC_SCOPES": "openid email", "RELAY_OIDC_CA_FILE": "/run/oidc/ca/ca.crt",
+            "RELAY_TRUSTED_PROXIES": "10.0.0.0/8,fd00::/8", "RELAY_AUDIT_DAYS": "30", "RELAY_PROVIDER_TENANT": "house",
+        },
+    }
+    equal(set(wanted), set(VALUES["relay"]), "settings: every case")
+    for case, variables in wanted.items():
+        found = documents("relay", VALUES["relay"][case])
+        (workload,) = [document for document in found if "template" in document.get("spec", {})]
+        pod = workload["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        found = {name: value for name, value in environment(container).items() if name.startswith(ours)}
+        equal(found, variables, f"settings, {case}")
+        secret, ca = volumes(pod).get("oidc-secret"), volumes(pod).get("oidc-ca")
+        if case != "all-sqlite":
+            equal((secret, ca), (None, None), f"settings, {case}: volumes")
+            continue
+        equal(secret, {"secret": {"secretName": "relay-oidc", "defaultMode": 0o400,
+                                  "items": [{"key": "secret", "path": "client-secret"}]}}, "settings: the client's secret")
+        equal(ca, {"configMap": {"name": "id-ca", "items": [{"key": "ca.pem", "path": "ca.crt"}]}}, "settings: the CA")
+        places = mounts(container)
+        equal((places["/run/oidc/secret"], places["/run/oidc/ca"]), (("oidc-secret", True), ("oidc-ca", True)),
+              "settings: mounts")
+        check(not any("subPath" in mount for mount in container["volumeMounts"]), "relay: a subPath is never updated")
+    names = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+    egress = one(documents("relay", merge(RELAY, OIDC)), "NetworkPolicy")["spec"]["egress"]
+    equal(egress, [{"ports": names}, {"ports": [{"port": 443, "protocol": "TCP"}]}], "settings: it calls the provider alone")
+
+
 def admin_secret():
     for case, kind in (("all-sqlite", "StatefulSet"), ("all-postgres", "Deployment")):
         found = documents("relay", VALUES["relay"][case])
@@ -378,9 +434,12 @@ def admin_secret():
         check("take a name of its own" in str(error), f"admin secret: the master key's Secret: {error}")
     egress = one(documents("relay", VALUES["relay"]["all-sqlite"]), "NetworkPolicy")["spec"]["egress"]
     tcp = [{"port": port, "protocol": "TCP"} for port in (443, 6443)]
-    equal(egress, [{"ports": tcp}], "admin secret: a relay on SQLite calls the cluster's API alone")
+    equal(egress[2:], [{"ports": tcp}], "admin secret: a relay on SQLite calls the cluster's API beside the provider")
+    alone = one(documents("relay", merge(RELAY, {"adminSecret": {"name": "relay-admin"}})), "NetworkPolicy")["spec"]["egress"]
+    equal(alone, [{"ports": tcp}], "admin secret: a relay on SQLite calls the cluster's API alone")
     egress = one(documents("relay", VALUES["relay"]["all-postgres"]), "NetworkPolicy")["spec"]["egress"]
-    equal(egress[2:], [{"ports": tcp[1:], "to": PEERS}], "admin secret: beside names and the database")
+    equal(egress[2:], [{"ports": [{"port": 8443, "protocol": "TCP"}], "to": PEERS}, {"ports": tcp[1:], "to": PEERS}],
+          "admin secret: beside names, the database and the provider")
 
 
 def restore_pod():
@@ -400,7 +459,8 @@ def restore_pod():
           "operators.md: restore: mount")
 
 
-for group in (restore_pod, lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay, admin_secret):
+for group in (restore_pod, lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay, settings,
+              admin_secret):
     group()
 for failure in failures:
     print(f"FAILED: {failure}", file=sys.stderr)

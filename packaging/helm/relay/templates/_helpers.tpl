@@ -20,6 +20,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 {{- end }}
 
+{{/* The Secret and the ConfigMap for the identity provider; nothing where there is none. */}}
+{{- define "relay.oidc-secret" -}}
+{{- if .Values.oidc.issuer }}{{ .Values.oidc.existingSecret }}{{ end }}
+{{- end }}
+
+{{- define "relay.oidc-ca" -}}
+{{- if .Values.oidc.issuer }}{{ .Values.oidc.caFile.configMap }}{{ end }}
+{{- end }}
+
 {{/* The pod, the same on both databases but for its data volume. */}}
 {{- define "relay.pod" -}}
 metadata:
@@ -77,6 +86,10 @@ spec:
         - name: RELAY_TRUST_DOMAIN
           value: {{ . | quote }}
         {{- end }}
+        {{- with .Values.providerTenant }}
+        - name: RELAY_PROVIDER_TENANT
+          value: {{ . | quote }}
+        {{- end }}
         - name: RELAY_MASTER_KEY_FILE
           value: /run/credentials/relay/relay.master-key
         # Says that the group may read there: a volume of a Secret can be shown to a user that is not root in no other way.
@@ -92,6 +105,36 @@ spec:
         {{- with .Values.adminSecret.name }}
         - name: RELAY_BOOTSTRAP_SECRET
           value: {{ . | quote }}
+        {{- end }}
+        {{- if .Values.oidc.issuer }}
+        - name: RELAY_OIDC_ISSUER
+          value: {{ .Values.oidc.issuer | quote }}
+        - name: RELAY_OIDC_CLIENT_ID
+          value: {{ .Values.oidc.clientId | quote }}
+        {{- if .Values.oidc.existingSecret }}
+        - name: RELAY_OIDC_CLIENT_SECRET_FILE
+          value: /run/oidc/secret/client-secret
+        {{- end }}
+        {{- with .Values.oidc.key }}
+        - name: RELAY_OIDC_KEY
+          value: {{ . | quote }}
+        {{- end }}
+        {{- with .Values.oidc.scopes }}
+        - name: RELAY_OIDC_SCOPES
+          value: {{ . | quote }}
+        {{- end }}
+        {{- if .Values.oidc.caFile.configMap }}
+        - name: RELAY_OIDC_CA_FILE
+          value: /run/oidc/ca/ca.crt
+        {{- end }}
+        {{- end }}
+        {{- with .Values.trustedProxies }}
+        - name: RELAY_TRUSTED_PROXIES
+          value: {{ join "," . | quote }}
+        {{- end }}
+        {{- with .Values.auditDays }}
+        - name: RELAY_AUDIT_DAYS
+          value: {{ int . | quote }}
         {{- end }}
         {{- if .Values.metrics.enabled }}
         - name: RELAY_METRICS_LISTEN
@@ -144,6 +187,16 @@ spec:
         - name: master-key
           mountPath: /run/credentials/relay
           readOnly: true
+        {{- if include "relay.oidc-secret" . }}
+        - name: oidc-secret
+          mountPath: /run/oidc/secret
+          readOnly: true
+        {{- end }}
+        {{- if include "relay.oidc-ca" . }}
+        - name: oidc-ca
+          mountPath: /run/oidc/ca
+          readOnly: true
+        {{- end }}
   volumes:
     - name: master-key
       secret:
@@ -152,6 +205,23 @@ spec:
         items:
           - key: {{ .Values.masterKey.key }}
             path: relay.master-key
+    {{- with include "relay.oidc-secret" . }}
+    - name: oidc-secret
+      secret:
+        secretName: {{ . }}
+        defaultMode: 0400
+        items:
+          - key: {{ $.Values.oidc.existingSecretKey }}
+            path: client-secret
+    {{- end }}
+    {{- with include "relay.oidc-ca" . }}
+    - name: oidc-ca
+      configMap:
+        name: {{ . }}
+        items:
+          - key: {{ $.Values.oidc.caFile.key }}
+            path: ca.crt
+    {{- end }}
     {{- if eq .Values.database.kind "postgres" }}
     # Only what each start makes anew: the admin credentials and the trust bundle.
     - name: data
