@@ -67,6 +67,8 @@ VALUES = {
         "default": RELAY,
         "postgres": merge(RELAY, POSTGRES),
         "all-sqlite": merge(RELAY, PLACING, OIDC, {
+            "tokenRefresh": {"secrets": [{"name": "ci-token"}, {"name": "backup", "key": "api.jwt"}], "schedule": "0 * * * *",
+                             "caFile": {"configMap": "relay-ca", "key": "trust-bundle.pem"}},
             "providerTenant": "house", "trustedProxies": ["10.0.0.0/8", "fd00::/8"], "auditDays": 30,
             "image": {"tag": "1.2.3"}, "trustDomain": "fleet.test", "log": "debug",
             "database": {"sqlite": {"size": "1Gi", "storageClassName": "fast"}},
@@ -127,6 +129,9 @@ REFUSED = {
         (merge(RELAY, {"trustedProxies": ["10.0.0.1"]}), "trustedProxies"),
         (merge(RELAY, {"trustedProxies": "10.0.0.0/8"}), "trustedProxies"),
         (merge(RELAY, {"auditDays": 0}), "auditDays"),
+        (merge(RELAY, {"tokenRefresh": {"secrets": [{"name": "a"}]}}), "configMap"),
+        (merge(RELAY, {"tokenRefresh": {"secrets": [{"name": "A/b"}], "caFile": {"configMap": "c"}}}), "name"),
+        (merge(RELAY, {"tokenRefresh": {"secrets": [{"key": "token"}], "caFile": {"configMap": "c"}}}), "name"),
         (merge(RELAY, {"oidc": {"issuer": "https://id.test"}}), "clientId"),
         (merge(RELAY, {"oidc": {"clientId": "relay"}}), "clientId"),
         (merge(RELAY, {"oidc": {"existingSecret": "relay-oidc"}}), "existingSecret"),
@@ -386,7 +391,7 @@ def settings():
     equal(set(wanted), set(VALUES["relay"]), "settings: every case")
     for case, variables in wanted.items():
         found = documents("relay", VALUES["relay"][case])
-        (workload,) = [document for document in found if "template" in document.get("spec", {})]
+        workload = next(document for document in found if document["kind"] in ("Deployment", "StatefulSet"))
         pod = workload["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         found = {name: value for name, value in environment(container).items() if name.startswith(ours)}
@@ -407,9 +412,38 @@ def settings():
     equal(egress, [{"ports": names}, {"ports": [{"port": 443, "protocol": "TCP"}]}], "settings: it calls the provider alone")
 
 
+def token_refresh():
+    found = documents("relay", merge(VALUES["relay"]["all-sqlite"], {"adminSecret": {"name": ""}}))
+    equal(one(found, "Role")["rules"], [{
+        "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["ci-token", "backup"], "verbs": ["get", "patch"],
+    }], "token refresh: rules")
+    cron, account = one(found, "CronJob")["spec"], one(found, "ServiceAccount")["metadata"]["name"]
+    equal((cron["schedule"], cron["concurrencyPolicy"]), ("0 * * * *", "Forbid"), "token refresh: schedule")
+    pod = cron["jobTemplate"]["spec"]["template"]["spec"]
+    equal((pod["serviceAccountName"], one(found, "RoleBinding")["subjects"][0]["name"]), (account, account),
+          "token refresh: account")
+    relay = one(found, "StatefulSet")["spec"]["template"]["spec"]
+    check("serviceAccountName" not in relay, "token refresh: the relay's pod has the account too")
+    equal([container["args"] for container in pod["containers"]], [
+        ["token", "refresh-secret", "--secret=ci-token", "--key=token"],
+        ["token", "refresh-secret", "--secret=backup", "--key=api.jwt"],
+    ], "token refresh: what is run")
+    for container in pod["containers"]:
+        equal(environment(container), {"RELAY_RELAY": RELAY["url"], "RELAY_CA_FILE": "/run/relay-ca/ca.pem"},
+              "token refresh: environment")
+        equal(container["securityContext"], {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }, "token refresh: context")
+        equal(mounts(container), {"/run/relay-ca": ("ca", True)}, "token refresh: mounts")
+    equal(volumes(pod), {"ca": {"configMap": {"name": "relay-ca", "items": [{"key": "trust-bundle.pem", "path": "ca.pem"}]}}},
+          "token refresh: volumes")
+    equal(pod["securityContext"]["runAsNonRoot"], True, "token refresh: runAsNonRoot")
+
+
 def admin_secret():
     for case, kind in (("all-sqlite", "StatefulSet"), ("all-postgres", "Deployment")):
-        found = documents("relay", VALUES["relay"][case])
+        values = merge(VALUES["relay"][case], {"tokenRefresh": {"secrets": []}})
+        found = documents("relay", values)
         equal(sorted(document["kind"] for document in found),
               sorted([kind, "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount"]),
               f"admin secret, {case}: kinds")
@@ -460,7 +494,7 @@ def restore_pod():
 
 
 for group in (restore_pod, lint_and_schemas, refusals, daemon_set, daemon_set_options, token_renewal, relay, settings,
-              admin_secret):
+              token_refresh, admin_secret):
     group()
 for failure in failures:
     print(f"FAILED: {failure}", file=sys.stderr)
