@@ -1,8 +1,9 @@
 //! The API of the Kubernetes cluster that this runs in: a Secret is written, and a value of one is exchanged.
 //!
 //! The relay itself reads nothing of the cluster and needs no more than the verbs `patch` and `create` on its one Secret;
-//! whoever exchanges a value needs `get` and `patch` on that one. What the kubelet renews (token, CA) is read for each use. Nothing of an answer is told but its status and the one word that
-//! names the reason: its text may quote what was sent, and its body is the Secret.
+//! whoever exchanges a value needs `get` and `patch` on that one. What the kubelet renews (token, CA) is read for each
+//! use. Nothing of an answer is told but its status and the one word that names the reason: its text may quote what was
+//! sent, and its body is the Secret.
 
 use crate::{
     access,
@@ -17,7 +18,6 @@ use serde_json::{Map, json};
 use shared::secret::Secret;
 use std::{
     collections::BTreeMap,
-    error::Error,
     io::{self, Read as _},
     path::{Path, PathBuf},
 };

@@ -79,7 +79,7 @@ fn files_of_another_user_end_the_relay_for_good_and_are_named_with_the_remedy() 
         let mode = fs::metadata(&path).unwrap().permissions();
         let remedy = if geteuid().is_root() {
             chown(&path, Some(0), Some(0)).unwrap();
-            format!(": chown nobody:nogroup {}", path.display())
+            format!(": chown -h nobody:nogroup {}", path.display())
         } else {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
             "chmod u+rw".to_owned()
