@@ -4,13 +4,20 @@ use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _, PgConne
 use std::{
     future::Future,
     path::Path,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
 /// Where the server of the tests is; set by `tests/run`.
 const SERVER: &str = "TEST_POSTGRES_URL";
+
+/// How long a test waits for its database's end.
+const DROP_WAIT: Duration = Duration::from_secs(2);
 
 /// Which database it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +163,7 @@ impl Drop for Database {
         match &self.place {
             Place::Folder(folder) => drop(std::fs::remove_dir_all(folder.path())),
             // The server itself goes at the end of the run; a failure here must not hide the test's own.
-            Place::Server { url, name } => drop(execute(url, vec![drop_database(name)])),
+            Place::Server { url, name } => begin_and_wait(url.clone(), vec![drop_database(name)]),
             Place::Elsewhere => {}
         }
     }
@@ -182,6 +189,18 @@ fn execute(url: &str, statements: Vec<String>) -> Result<(), sqlx::Error> {
         }
         connection.close().await
     })
+}
+
+/// Runs statements, and waits for them for [`DROP_WAIT`] at most: the server ends them without us. A connection of this
+/// process that is half made, and that nobody goes on with while this waits, would hold them up for the minute that the
+/// server gives it.
+fn begin_and_wait(url: String, statements: Vec<String>) {
+    let (ended, end) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        drop(execute(&url, statements));
+        drop(ended);
+    });
+    let _ = end.recv_timeout(DROP_WAIT);
 }
 
 /// Waits for a future on a thread of its own, so that this works inside and outside of a test's runtime.

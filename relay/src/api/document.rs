@@ -142,13 +142,23 @@ fn security(access: Access) -> Value {
     match access {
         Access::JoinToken => json!([{"joinToken": []}]),
         Access::RenewingNode | Access::Node | Access::PlatformNode => json!([{"nodeCertificate": []}]),
-        Access::Any | Access::Own(_) | Access::May(..) => json!([{"bearer": []}]),
+        Access::Any | Access::Own(_) | Access::May(..) => {
+            json!([{"bearer": []}, {"session": [], "csrf": []}])
+        }
     }
 }
 
 fn security_schemes() -> Value {
     json!({
         "bearer": {"type": "http", "scheme": "bearer", "description": "A credential of a person or service."},
+        "session": {
+            "type": "apiKey", "in": "cookie", "name": "__Host-relay-session",
+            "description": "The token of a browser's login. It counts only beside csrf, and without a header Authorization.",
+        },
+        "csrf": {
+            "type": "apiKey", "in": "header", "name": "X-CSRF-Token",
+            "description": "The value of the cookie __Host-relay-csrf, which a page of the relay alone can read.",
+        },
         "joinToken": {"type": "http", "scheme": "bearer", "description": "A join token, bcjt_…"},
         "nodeCertificate": {"type": "mutualTLS", "description": "The certificate that the machine was issued."},
     })
@@ -225,7 +235,7 @@ mod tests {
         assert_eq!(create["operationId"], "compute.joinTokens.create");
         assert_eq!(create["x-authorization"], "compute:join-tokens:create @ compute-pool");
         assert_eq!(create["x-kind"], "mutation");
-        assert_eq!(create["security"], json!([{"bearer": []}]));
+        assert_eq!(create["security"], json!([{"bearer": []}, {"session": [], "csrf": []}]));
         let input = &document["components"]["schemas"]["CreateJoinToken"];
         assert_eq!(input["additionalProperties"], false);
         assert_eq!(input["properties"]["ttlSeconds"]["maximum"], 86_400);

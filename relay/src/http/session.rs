@@ -205,8 +205,9 @@ fn csrf(bearer: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use http::HeaderValue;
+    use super::{super::cookies::SESSION, *};
+    use crate::api::document::openapi;
+    use http::{HeaderValue, header::SET_COOKIE};
 
     const URL: &str = "https://relay.example:8443";
 
@@ -248,6 +249,16 @@ mod tests {
                 assert!(!proved(&[header, (&FETCH_SITE, "same-origin"), foreign], shown), "{foreign:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_document_names_what_a_session_is_shown_by() {
+        let schemes = &openapi([])["components"]["securitySchemes"];
+        let mut answer = Response::default();
+        SESSION.set(&mut answer, "t", 1);
+        let set = answer.headers()[SET_COOKIE].to_str().unwrap();
+        assert_eq!(set.split_once('=').unwrap().0, schemes["session"]["name"]);
+        assert_eq!(CSRF_HEADER.as_str(), schemes["csrf"]["name"].as_str().unwrap().to_lowercase());
     }
 
     #[test]
