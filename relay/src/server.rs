@@ -171,7 +171,10 @@ impl Relay {
 }
 
 /// The data directory, and the lock that says that this relay has it.
-fn claim(directory: &Path) -> Result<File, ServeError> {
+///
+/// # Errors
+/// Another relay has it, or it can't be made or locked.
+pub fn claim(directory: &Path) -> Result<File, ServeError> {
     files::directory(directory).map_err(ServeError::folder("making", directory))?;
     warn_of_root(directory);
     let path = directory.join("lock");

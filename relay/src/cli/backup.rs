@@ -1,19 +1,15 @@
 //! `relay backup`: one consistent copy of SQLite's file, beside a relay that runs. The master key is not in it.
 
-use super::{World, exit::Exit, local, terminal};
+use super::{World, begun::Begun, exit::Exit, local, terminal};
 use crate::{
     config::Settings,
     fault::chain,
-    files,
     random::Random,
     store::{self, StoreError},
 };
 use clap::ArgMatches;
-use shared::hex;
 use std::{
-    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -91,39 +87,6 @@ async fn back_up(settings: &Settings, out: &Path, random: &Random) -> Result<(),
     local::store(settings).await?.close().await;
     let failed = |source| BackupError::File { path: out.to_owned(), source };
     let begun = Begun::new(out, random).map_err(failed)?;
-    store::copy(settings.database_url.expose(), &begun.temporary).await?;
+    store::copy(settings.database_url.expose(), begun.path()).await?;
     begun.keep().map_err(failed)
-}
-
-/// A file beside the one that is to be, for its owner only; gone when this is dropped.
-struct Begun<'a> {
-    path: &'a Path,
-    temporary: PathBuf,
-    file: File,
-}
-
-impl<'a> Begun<'a> {
-    fn new(path: &'a Path, random: &Random) -> io::Result<Self> {
-        if path.symlink_metadata().is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?.to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}", hex::encode(&random.bytes::<8>())));
-        let file = OpenOptions::new().write(true).create_new(true).mode(files::SECRET).open(&temporary)?;
-        Ok(Self { path, temporary, file })
-    }
-
-    /// By a second name and not by renaming, which would replace a file that came meanwhile.
-    fn keep(self) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::hard_link(&self.temporary, self.path)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    }
-}
-
-impl Drop for Begun<'_> {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.temporary);
-    }
 }

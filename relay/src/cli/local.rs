@@ -169,7 +169,11 @@ pub(super) async fn store(settings: &Settings) -> Result<Store, OpenError> {
 
 /// Opens the installation that is there, and its CAs' keys.
 pub(super) async fn open(settings: &Settings) -> Result<Opened, OpenError> {
-    let store = store(settings).await?;
+    loaded(store(settings).await?, settings).await
+}
+
+/// The installation of a store that is open, and its CAs' keys.
+pub(super) async fn loaded(store: Store, settings: &Settings) -> Result<Opened, OpenError> {
     let key = MasterKey::load(&settings.master_key_file, settings.credentials_dir.as_deref())?;
     let keys = KeyRing::new(key, Vec::new());
     let installation =

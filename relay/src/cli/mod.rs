@@ -3,6 +3,7 @@
 
 mod audit;
 mod backup;
+mod begun;
 mod ca;
 mod call;
 mod context;
@@ -21,6 +22,7 @@ mod output;
 mod own_root;
 mod pages;
 mod refresh;
+mod restore;
 mod secret_out;
 mod target;
 mod template;
@@ -106,6 +108,7 @@ fn run(matches: &ArgMatches, verbs: &[Verb], methods: &[Method], world: &World<'
         },
         "migrate" => local::migrate(flags, world),
         "backup" => backup::run(flags, world),
+        "restore" => restore::run(flags, world),
         "doctor" => doctor::run(flags, world),
         "ca" => ca::run(flags, world),
         "login" => login::login(flags, world),

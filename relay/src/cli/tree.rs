@@ -5,7 +5,7 @@ use super::{
     input::OWN,
     inventory, login,
     output::Format,
-    refresh,
+    refresh, restore,
     verbs::{Field, Form, Verb},
     watch,
 };
@@ -48,6 +48,7 @@ pub(super) const FIXED: &[&str] = &[
     "serve",
     "migrate",
     "backup",
+    "restore",
     "doctor",
     "ca",
     "login",
@@ -138,6 +139,7 @@ fn fixed() -> Vec<Command> {
                         .help("The file, made new"),
                 ),
         ),
+        with_settings(restore::command()),
         with_settings(
             Command::new("doctor")
                 .about("Check settings, files, store, keys, CA and clock, and say what to do"),

@@ -43,6 +43,7 @@ pub mod nodes;
 mod place;
 pub mod pools;
 pub mod projects;
+pub mod restored;
 mod retry;
 pub mod secrets;
 pub mod signing_keys;
@@ -109,6 +110,7 @@ const FAMILIES: &[&[&str]] = &[
     nodes::STATEMENTS,
     pools::STATEMENTS,
     projects::STATEMENTS,
+    restored::STATEMENTS,
     secrets::STATEMENTS,
     signing_keys::STATEMENTS,
     sites::STATEMENTS,

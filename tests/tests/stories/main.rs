@@ -28,6 +28,7 @@ mod queue;
 mod relays;
 mod renewal;
 mod requests;
+mod restore;
 mod secrecy;
 mod signs;
 mod storm;
