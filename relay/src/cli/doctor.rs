@@ -49,7 +49,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
         Err(exit) => return exit,
     };
     let mut findings = vec![judge::clock(now), judge::url(&settings, running.as_ref(), kept_url)];
-    findings.extend(settings_file(&settings));
+    findings.extend(told_secrets(&settings));
     let home = Home::of(&settings.data_dir);
     findings.extend(home.and_then(|home| owners::settings(home, &local::settings_path(flags, world))));
     findings.extend(in_folder);
@@ -62,10 +62,16 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     }
 }
 
-/// The settings, if a password is in them.
-fn settings_file(settings: &Settings) -> Option<Finding> {
-    let path = settings.password_file.as_deref()?;
-    judge::settings_mode(path, path.metadata().ok()?.mode())
+/// The settings, if a password is in them, and the file of the secret that the identity provider knows.
+fn told_secrets(settings: &Settings) -> Vec<Finding> {
+    let client = settings.oidc.as_ref().and_then(|oidc| oidc.client_secret_file.as_deref());
+    let password = settings.password_file.as_deref().map(|path| (path, "the database's password"));
+    let told = password.into_iter().chain(client.map(|path| (path, "the secret of oidc.client_id")));
+    told.filter_map(|(path, what)| match path.metadata() {
+        Ok(metadata) => judge::told_secret(path, metadata.mode(), what),
+        Err(error) => Some(hidden("files", &settings.data_dir, path, &error)),
+    })
+    .collect()
 }
 
 fn files(settings: &Settings) -> Vec<Finding> {

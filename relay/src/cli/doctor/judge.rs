@@ -218,14 +218,12 @@ pub(super) fn secret_mode(path: &Path, mode: u32) -> Option<Finding> {
     })
 }
 
-/// A finding only if others may use settings that a password is in. A group may: the relay's user reads them by its own.
-pub(super) fn settings_mode(path: &Path, mode: u32) -> Option<Finding> {
+/// A finding only if others may use a file that the relay was given, with a secret in it. A group may: the relay's user reads
+/// it by its own.
+pub(super) fn told_secret(path: &Path, mode: u32, secret: &str) -> Option<Finding> {
     let shown = path.display();
     (mode & 0o007 != 0).then(|| {
-        let text = format!(
-            "others may use {shown} (mode {:04o}), which holds the database's password",
-            mode & 0o7777
-        );
+        let text = format!("others may use {shown} (mode {:04o}), which holds {secret}", mode & 0o7777);
         Finding::wrong("files", text, format!("run: chgrp relay {shown} && chmod 640 {shown}"))
     })
 }
@@ -379,9 +377,9 @@ mod tests {
         for mode in [0o100_640, 0o100_604, 0o100_601] {
             assert_eq!(secret_mode(dir, mode).unwrap().mark, Mark::Wrong, "{mode:o}");
         }
-        assert!(settings_mode(dir, 0o100_640).is_none());
+        assert!(told_secret(dir, 0o100_640, "x").is_none());
         for mode in [0o100_644, 0o100_642] {
-            assert_eq!(settings_mode(dir, mode).unwrap().mark, Mark::Wrong, "{mode:o}");
+            assert_eq!(told_secret(dir, mode, "x").unwrap().mark, Mark::Wrong, "{mode:o}");
         }
         assert_eq!(master_key_place(dir, Path::new("/srv/relay/master.key")).mark, Mark::Warn);
         assert_eq!(master_key_place(dir, Path::new("/srv/relay.key")).mark, Mark::Good);
