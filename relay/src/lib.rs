@@ -10,6 +10,7 @@ pub mod audit;
 pub mod auth;
 pub mod ca;
 pub mod call;
+pub mod claim;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -5,6 +5,7 @@ use crate::{
     audit::denials::Denials,
     auth::{bootstrap::PairOfFiles, keys::SigningKeys, oidc::Provider},
     ca::Authority,
+    claim::claim,
     clock::Clock,
     config::Settings,
     context::Context,
@@ -71,7 +72,7 @@ impl Relay {
     /// # Errors
     /// As [`serve`].
     pub async fn start(settings: Settings, clock: Clock, random: Random) -> Result<Self, ServeError> {
-        let lock = claim(&settings.data_dir)?;
+        let lock = claimed(&settings.data_dir)?;
         let store = Store::open(settings.database_url.expose())
             .await
             .map_err(ServeError::start("opening the store"))?;
@@ -171,23 +172,9 @@ impl Relay {
 }
 
 /// The data directory, and the lock that says that this relay has it.
-///
-/// # Errors
-/// Another relay has it, or it can't be made or locked.
-pub fn claim(directory: &Path) -> Result<File, ServeError> {
-    files::directory(directory).map_err(ServeError::folder("making", directory))?;
+fn claimed(directory: &Path) -> Result<File, ServeError> {
+    let lock = claim(directory)?;
     warn_of_root(directory);
-    let path = directory.join("lock");
-    let lock = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(ServeError::file("opening", &path))?;
-    lock.try_lock().map_err(|error| match error {
-        std::fs::TryLockError::WouldBlock => ServeError::Locked { path: directory.to_owned() },
-        std::fs::TryLockError::Error(source) => ServeError::file("locking", &path)(source),
-    })?;
     let stale = directory.join("listen");
     match std::fs::remove_file(&stale) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,17 +1,17 @@
 //! `relay restore`: a store that came from a backup, made safe to serve.
 //!
 //! A backup revives what was taken back since: join tokens, the requests that hold them, credentials, invites. So none of
-//! them outlives a restore. Of SQLite's file the copy is made safe under another name and gets its own at the end, so a
+//! them outlives a restore. Of an embedded database the copy is made safe under another name and gets its own at the end, so a
 //! relay never finds one that is not; a server's database was put back by its own tools, and is made safe in one
 //! transaction. What a person decided since (bans, releases, inventory, policies) is in no backup: they decide it again.
 
 use super::{World, begun::Begun, exit::Exit, local, terminal};
 use crate::{
     access,
-    config::Settings,
+    claim::{ClaimError, claim},
+    config::{DatabaseUrl, Settings},
     events::{Event, Kind, Origin},
     fault::{Fault, chain},
-    server::{self, ServeError},
     store::{Store, StoreError, events, restored, restored::Forgotten},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
@@ -44,7 +44,7 @@ enum RestoreError {
     Unconfirmed(String),
     /// A relay has the folder, or it can't be had.
     #[error("{0}")]
-    Folder(#[from] ServeError),
+    Folder(#[from] ClaimError),
     /// Root's files would be of no use to the relay.
     #[error("{} is of {owner}: run it as that user, such as by runuser -u relay --", folder.display())]
     OfAnother {
@@ -93,7 +93,7 @@ impl RestoreError {
             Self::Open(error) => error.exit(),
             Self::Store(Fault::Store(error)) => local::exit_of(error),
             Self::From { source, .. } if source.kind() == io::ErrorKind::NotFound => Exit::NotFound,
-            Self::Folder(ServeError::Locked { .. }) => Exit::TryAgain,
+            Self::Folder(ClaimError::Locked(_)) => Exit::TryAgain,
             _ => Exit::Refused,
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn command() -> Command {
         .about("Put a backup in the store's place, and end what it revives")
         .after_help(
             "Every join token, waiting join request, API token, login and invite of the backup ends: they may have been taken \
-             back since it was made. SQLite: --from names the backup, and the store must not be there yet. A database server: put \
+             back since it was made. The embedded database: --from names the backup, and the store must not be there yet. A database server: put \
              the dump back by its own tools first, then run this with --yes and without --from. No relay may run.",
         )
         .arg(
@@ -177,11 +177,11 @@ async fn restore(
     };
     let from = from.ok_or(RestoreError::NoFile)?;
     of_this_user(&settings.data_dir)?;
-    let _lock = server::claim(&settings.data_dir)?;
+    let _lock = claim(&settings.data_dir)?;
     let mut begun = begin(from, file, world)?;
     let beside = Beside(begun.path().to_owned());
-    let url = format!("sqlite://{}", begun.path().display());
-    let forgotten = made_safe(Store::open(&url).await?, settings, world).await?;
+    let url = DatabaseUrl::of_file(begun.path());
+    let forgotten = made_safe(Store::open(url.expose()).await?, settings, world).await?;
     drop(beside);
     begun.file().sync_all().map_err(into(file))?;
     begun.keep().map_err(into(file))?;

@@ -33,7 +33,13 @@ impl FromStr for DatabaseUrl {
 impl DatabaseUrl {
     /// SQLite in this folder.
     pub(super) fn in_folder(folder: &Path) -> Self {
-        Self(Secret::new(format!("{SQLITE}{}", folder.join("relay.db").display())))
+        Self::of_file(&folder.join("relay.db"))
+    }
+
+    /// SQLite in this file.
+    #[must_use]
+    pub fn of_file(file: &Path) -> Self {
+        Self(Secret::new(format!("{SQLITE}{}", file.display())))
     }
 
     /// The whole address, for the store alone.

@@ -3,6 +3,7 @@
 use crate::{
     access::{FileError, is_lasting},
     ca::CaError,
+    claim::ClaimError,
     cli::Exit,
     config::NoTrustDomain,
     first_start::{LostUrl, OtherThanKept},
@@ -10,12 +11,7 @@ use crate::{
     store::StoreError,
 };
 use shared::access::Use;
-use std::{
-    error::Error,
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+use std::{error::Error, io, net::SocketAddr, path::Path};
 
 /// Why the relay can't serve. Each says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -23,12 +19,9 @@ pub enum ServeError {
     /// A file of the data directory.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Another relay runs on the data directory.
-    #[error("another relay runs on {}: stop it first, or take another folder (data_dir in relay.toml, or --data-dir)", path.display())]
-    Locked {
-        /// The data directory.
-        path: PathBuf,
-    },
+    /// The data directory.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The address is taken, or not this machine's.
     #[error("listen on {address}: {}", listening(source))]
     Listen {
@@ -59,11 +52,6 @@ impl ServeError {
         move |source| Self::File(error(source))
     }
 
-    pub(super) fn folder(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let error = FileError::of(operation, path, Use::Folder);
-        move |source| Self::File(error(source))
-    }
-
     /// How `relay serve` ends by it: [`Exit::Refused`] where another start comes to the same until a person has changed
     /// something, so that the unit leaves it down; else [`Exit::TryAgain`]. What nobody has judged may pass.
     #[must_use]
@@ -73,8 +61,8 @@ impl ServeError {
 
     fn is_settled(&self) -> bool {
         match self {
-            Self::File(error) => error.is_lasting(),
-            Self::Locked { .. } => false,
+            Self::File(error) | Self::Claim(ClaimError::File(error)) => error.is_lasting(),
+            Self::Claim(ClaimError::Locked(_)) => false,
             // An address may come with its network, and another program may end.
             Self::Listen { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
             Self::Start { source, .. } => {
@@ -147,6 +135,7 @@ mod tests {
         store,
     };
     use shared::time::Timestamp;
+    use std::path::PathBuf;
     use std::sync::Arc;
 
     const UNIT: &str = include_str!("../../../systemd/relay.service");
@@ -184,6 +173,8 @@ mod tests {
     #[test]
     fn what_no_start_mends_ends_with_1_and_the_rest_with_75() {
         use io::ErrorKind as K;
+        let claimed =
+            |kind| ClaimError::from(FileError::of("making", Path::new("/d"), Use::Folder)(io(kind))).into();
         let (path, place, id) = (|| PathBuf::from("/d"), || "p".to_owned(), || "ca".to_owned());
         let newer = || StoreError::NewerSchema { found: 9, known: 6 };
         let corrupt = StoreError::Corrupt { column: "c".to_owned(), problem: "x".to_owned() };
@@ -224,13 +215,13 @@ mod tests {
             (start(CaError::Seal(SealError::Altered { place: place() })), 1),
             (start(not_now), 75),
             (start("something that nobody has judged"), 75),
-            (ServeError::Locked { path: path() }, 75),
+            (ClaimError::Locked(path()).into(), 75),
             (listen(K::AddrInUse), 75),
             (listen(K::AddrNotAvailable), 75),
             (listen(K::PermissionDenied), 1),
             (ServeError::file("writing", &path())(io(K::StorageFull)), 75),
-            (ServeError::folder("making", &path())(io(K::PermissionDenied)), 1),
-            (ServeError::folder("making", &path())(io(K::ReadOnlyFilesystem)), 1),
+            (claimed(K::PermissionDenied), 1),
+            (claimed(K::ReadOnlyFilesystem), 1),
         ];
         for (error, number) in table {
             assert_eq!(error.exit().number(), number, "{error:?}");

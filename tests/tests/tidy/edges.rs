@@ -52,6 +52,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("config", Layer::Store),
     ("fault", Layer::Store),
     ("files", Layer::Store),
+    ("claim", Layer::Store),
     ("log", Layer::Store),
     ("access", Layer::Rules),
     ("audit::chain", Layer::Rules),
