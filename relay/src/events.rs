@@ -45,11 +45,12 @@ pub enum Kind {
     TokenDeleted,
     TaskArchived,
     WebhookDisabled,
+    MetalTransitioned,
 }
 
 impl Kind {
     /// Every type, in order of the enum, whose last one says how many there are.
-    pub const ALL: [Self; Self::WebhookDisabled as usize + 1] = [
+    pub const ALL: [Self; Self::MetalTransitioned as usize + 1] = [
         Self::JoinTokenCreated,
         Self::JoinTokenRevoked,
         Self::JoinTokenExhausted,
@@ -87,6 +88,7 @@ impl Kind {
         Self::TokenDeleted,
         Self::TaskArchived,
         Self::WebhookDisabled,
+        Self::MetalTransitioned,
     ];
 
     /// The CloudEvents `type`.
@@ -130,6 +132,7 @@ impl Kind {
             Self::TokenDeleted => "iam.token.deleted",
             Self::TaskArchived => "infra.task.archived",
             Self::WebhookDisabled => "infra.webhook.disabled",
+            Self::MetalTransitioned => "metal.node.transitioned",
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod http;
 pub mod join;
 pub mod kubernetes;
 pub mod log;
+pub mod metal;
 pub mod metrics;
 pub mod outside;
 pub mod random;

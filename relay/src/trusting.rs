@@ -63,7 +63,11 @@ pub fn trusting_file(
     Ok(trusting_by(pem.as_bytes(), versions)?)
 }
 
-fn trusting_by(
+/// Trust in these PEM certificates, by these versions of TLS.
+///
+/// # Errors
+/// As [`trusting`].
+pub fn trusting_by(
     pem: &[u8],
     versions: &[&'static SupportedProtocolVersion],
 ) -> Result<ClientConfig, TrustError> {

@@ -54,6 +54,7 @@ const WORDS: &[(&str, &str)] = &[
     (LabelRule::PATTERN, "1 to 256 characters, none of them a control character"),
     (SecretNameRule::PATTERN, "1 to 128 letters, digits and . _ -, the first a letter or digit"),
     (WebhookUrlRule::PATTERN, "an https:// address without blanks (such as https://hooks.example.org/relay)"),
+    (BmcAddressRule::PATTERN, "HOST or HOST:PORT (such as 10.1.0.17 or [fd00::17]:8443)"),
     (
         EventPatternRule::PATTERN,
         "a type of events (such as security.node.joined), its beginning (such as security.node.*), or * for all",
@@ -246,6 +247,9 @@ rules! {
     /// Where a webhook leads to. The relay parses it fully.
     WebhookUrl, WebhookUrlRule, 1024, "^https://[!-~]{1,1016}$",
         |t| t.strip_prefix("https://").is_some_and(|rest| all(rest, |b| b.is_ascii_graphic()));
+    /// Where a BMC is: a host, or a host and a port; an IPv6 address in brackets. The relay parses it fully.
+    BmcAddress, BmcAddressRule, 261, "^[A-Za-z0-9.:_\\[\\]-]{1,261}$",
+        |t| all(t, |b| b.is_ascii_alphanumeric() || b".:_[]-".contains(&b));
     /// A type of events, the beginning of some, or all.
     EventPattern, EventPatternRule, 64, "^(?:\\*|[a-z]+(?:[.-][a-z]+)*(?:\\.\\*)?)$",
         |t| t == "*" || t.strip_suffix(".*").unwrap_or(t).split(['.', '-'])

@@ -221,6 +221,12 @@ pub struct Problem {
     /// Seconds to wait before another try, as in the `Retry-After` header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
+    /// The state that forbids the move, of a machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The verbs that this state allows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_verbs: Vec<String>,
 }
 
 impl Problem {
@@ -239,6 +245,8 @@ impl Problem {
             errors: Vec::new(),
             request_id: None,
             retry_after_seconds,
+            state: None,
+            allowed_verbs: Vec::new(),
         }
     }
 
@@ -274,6 +282,8 @@ impl Problem {
             errors: errors.iter().filter_map(|error| FieldError::deserialize(error).ok()).collect(),
             request_id: text("requestId").map(str::to_owned),
             retry_after_seconds: seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
+            state: text("state").map(str::to_owned),
+            allowed_verbs: body.get("allowedVerbs").and_then(Value::as_array).map(texts).unwrap_or_default(),
         })
     }
 
@@ -307,12 +317,24 @@ impl Problem {
         self
     }
 
+    /// The same problem with the state that forbids a move, and the verbs that it allows.
+    #[must_use]
+    pub fn in_state(mut self, state: &str, allowed: Vec<String>) -> Self {
+        self.state = Some(state.to_owned());
+        self.allowed_verbs = allowed;
+        self
+    }
+
     /// The same problem with another wait before the next try, in seconds.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_seconds = Some(seconds);
         self
     }
+}
+
+fn texts(list: &Vec<Value>) -> Vec<String> {
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// A word of the wire, if it is one of this release.

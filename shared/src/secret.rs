@@ -45,6 +45,19 @@ pub fn same_bytes(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }
 
+/// What it is read from. An input that carries one can't be serialised.
+impl JsonSchema for Secret {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Secret".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Reveal::json_schema(generator)
+    }
+}
+
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::new)

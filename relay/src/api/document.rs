@@ -194,6 +194,10 @@ fn problem() -> Value {
             },
             "requestId": {"type": "string", "description": "As in the x-request-id header."},
             "retryAfterSeconds": {"type": "integer", "description": "As in the Retry-After header."},
+            "state": {"type": "string", "description": "The state that forbids the move, of a machine."},
+            "allowedVerbs": {
+                "type": "array", "items": {"type": "string"}, "description": "The verbs that this state allows.",
+            },
         },
         "required": ["type", "title", "status", "detail", "code"],
     })
@@ -245,7 +249,8 @@ mod tests {
     fn the_schema_of_problems_is_that_of_the_type() {
         let full = Problem { request_id: Some("r".into()), ..Problem::refused(Reason::BadCsr, "x") }
             .retry_after(1)
-            .with_errors(Problem::invalid_field("f", "m").errors);
+            .with_errors(Problem::invalid_field("f", "m").errors)
+            .in_state("enrolled", vec!["inspect".into()]);
         let written = serde_json::to_value(full).unwrap();
         let names = |value: &Value| {
             let mut names: Vec<String> = value.as_object().unwrap().keys().cloned().collect();

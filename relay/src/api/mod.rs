@@ -13,6 +13,7 @@ pub mod join_requests;
 pub mod join_tokens;
 mod json;
 pub mod members;
+pub mod metal;
 pub mod node;
 pub mod nodes;
 pub mod pools;
@@ -42,7 +43,9 @@ use shared::api;
 /// # Errors
 /// A fault of the table.
 pub fn registry() -> Result<Registry, String> {
-    [node_plane, compute, iam, admin].into_iter().try_fold(Registry::default(), |registry, add| add(registry))
+    [node_plane, compute, metal, iam, admin]
+        .into_iter()
+        .try_fold(Registry::default(), |registry, add| add(registry))
 }
 
 fn node_plane(registry: Registry) -> Result<Registry, String> {
@@ -91,6 +94,19 @@ fn compute(registry: Registry) -> Result<Registry, String> {
         .on(api::secrets::LIST, secrets::list)?
         .on(api::events::LIST, events::list)?
         .on(api::secrets::REMOVE, secrets::remove)
+}
+
+fn metal(registry: Registry) -> Result<Registry, String> {
+    registry
+        .on(api::metal::ENROLL, metal::enroll)?
+        .on(api::metal::GET, metal::get)?
+        .on(api::metal::LIST, metal::list)?
+        .on(api::metal::HISTORY, metal::history)?
+        .on(api::metal::SET_CREDENTIALS, metal::set_credentials)?
+        .on(api::metal::POWER, metal::power)?
+        .on(api::metal::INSPECT, metal::inspect)?
+        .on(api::metal::RETIRE, metal::retire)?
+        .on(api::metal::ABORT, metal::abort)
 }
 
 fn iam(registry: Registry) -> Result<Registry, String> {

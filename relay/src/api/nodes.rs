@@ -210,7 +210,8 @@ async fn covered(
     node: &Node,
     named: &[BannedIdentifier],
 ) -> Result<Vec<Identity>, StoreError> {
-    let mut covered = vec![Identity { kind: IdentityKind::Key, value: node.key_sha256.clone() }];
+    let key = node.key_sha256.clone().map(|value| Identity { kind: IdentityKind::Key, value });
+    let mut covered: Vec<Identity> = key.into_iter().collect();
     covered
         .extend(node.ek_sha256.clone().map(|value| Identity { kind: IdentityKind::EndorsementKey, value }));
     // A renewal may have given it another key that it has not used yet, and a TPM has several endorsement keys.

@@ -165,18 +165,26 @@ fn is_tls(error: &(dyn Error + 'static)) -> bool {
 
 /// All addresses of a target.
 async fn addresses(target: &Target) -> Result<Vec<IpAddr>, Unreached> {
-    let name = match target.host() {
-        Host::Address(address) => return Ok(vec![*address]),
-        Host::Name(name) => name,
-    };
-    let lookup = tokio::net::lookup_host((name.as_str(), target.port()));
+    match target.host() {
+        Host::Address(address) => Ok(vec![*address]),
+        Host::Name(name) => resolved(name, target.port()).await,
+    }
+}
+
+/// All addresses of a name.
+///
+/// # Errors
+/// [`Unreached::NotResolved`] if there is none, or it took too long.
+pub async fn resolved(name: &str, port: u16) -> Result<Vec<IpAddr>, Unreached> {
+    let lookup = tokio::net::lookup_host((name, port));
     let found = timeout(RESOLVE_TIMEOUT, lookup).await.map_err(|_| Unreached::NotResolved)?;
     let found: Vec<IpAddr> = found.map_err(|_| Unreached::NotResolved)?.map(|found| found.ip()).collect();
     if found.is_empty() { Err(Unreached::NotResolved) } else { Ok(found) }
 }
 
 /// The addresses of this machine; `None` if it does not say.
-fn own() -> Option<Vec<IpAddr>> {
+#[must_use]
+pub fn own() -> Option<Vec<IpAddr>> {
     let interfaces = getifaddrs().map_err(|error| {
         tracing::warn!(error = client::innermost(&error), "the machine's own addresses are not known");
     });
@@ -186,6 +194,12 @@ fn own() -> Option<Vec<IpAddr>> {
         v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
     });
     Some(addresses.collect())
+}
+
+/// What says these addresses, which were judged, whatever name it is asked for; the first few.
+#[must_use]
+pub fn judged(addresses: Vec<SocketAddr>) -> Arc<impl Resolve + 'static> {
+    Arc::new(Judged(addresses.into_iter().take(MAX_ADDRESSES).collect()))
 }
 
 /// Says the addresses that were judged, whatever name it is asked for: nothing is resolved a second time.

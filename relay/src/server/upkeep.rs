@@ -18,6 +18,7 @@ use crate::{
         App, problem,
         tls::{Tls, TlsError},
     },
+    metal::reconcile,
     rotation::{self, Rotator},
     store::{StoreError, authorities, events, join_requests, nodes, tasks},
     tasks::runner::Runner,
@@ -88,7 +89,8 @@ pub(super) fn start(
         async move { number_events(&relay).await }
     }));
     let house = Arc::new(House::new(settings, address, app, tls, dates));
-    let handlers = Arc::new(webhooks::handlers(crls::handlers(sweeps::handlers(&house))));
+    let handlers =
+        Arc::new(reconcile::handlers(webhooks::handlers(crls::handlers(sweeps::handlers(&house)))));
     let runner = Arc::new(Runner::new(app.relay.clone(), handlers));
     tasks.spawn(presence::show(app.relay.clone(), settings.data_dir.clone(), runner.clone()));
     tasks.spawn(async move { runner.run().await });

@@ -38,6 +38,19 @@ pub async fn insert(
     origin: &Origin,
     event: &Event<'_>,
 ) -> Result<(), StoreError> {
+    insert_named(tx, random, origin, event).await.map(drop)
+}
+
+/// As [`insert`]; answers the event's id.
+///
+/// # Errors
+/// The store's.
+pub async fn insert_named(
+    tx: &mut Tx<'_>,
+    random: &Random,
+    origin: &Origin,
+    event: &Event<'_>,
+) -> Result<EventId, StoreError> {
     tx.note_about(event.tenant, event.subject);
     let id = EventId::draw(origin.at, random.bytes());
     let data = event.data.to_string();
@@ -51,7 +64,8 @@ pub async fn insert(
         data.as_str().into(),
         origin.at.into(),
     ];
-    tx.execute(INSERT, &row).await.map(drop)
+    tx.execute(INSERT, &row).await?;
+    Ok(id)
 }
 
 /// An event, and its number if it has one.

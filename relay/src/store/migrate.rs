@@ -52,6 +52,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0013_device_logins",
         sql: include_str!("../../migrations/0013_device_logins.sql"),
     },
+    Migration { version: 14, name: "0014_metal", sql: include_str!("../../migrations/0014_metal.sql") },
 ];
 
 /// What a migration did.

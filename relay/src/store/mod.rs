@@ -36,6 +36,7 @@ pub mod leases;
 pub mod logins;
 pub mod memberships;
 pub mod meta;
+pub mod metal;
 mod migrate;
 pub mod node_conditions;
 pub mod node_views;
@@ -104,6 +105,7 @@ const FAMILIES: &[&[&str]] = &[
     logins::STATEMENTS,
     memberships::STATEMENTS,
     meta::STATEMENTS,
+    metal::STATEMENTS,
     migrate::STATEMENTS,
     node_conditions::STATEMENTS,
     node_views::STATEMENTS,

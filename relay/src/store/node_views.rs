@@ -102,6 +102,11 @@ pub async fn release(tx: &mut Tx<'_>, id: &NodeId, now: Timestamp) -> Result<(),
     tx.execute(RELEASE, &[id.as_str().into(), now.into()]).await.map(drop)
 }
 
+/// What a join brings; empty before the first.
+fn said(row: &Row, column: &str) -> Result<Option<String>, StoreError> {
+    Ok(Some(row.text(column)?).filter(|text| !text.is_empty()))
+}
+
 fn node(row: &Row) -> Result<Node, StoreError> {
     let identity: Identity = row.json("identity")?;
     let placeholders = Machine::judge(&identity).placeholders();
@@ -120,17 +125,17 @@ fn node(row: &Row) -> Result<Node, StoreError> {
         placeholders: placeholders.into_iter().map(str::to_owned).collect(),
         seen_identity: row.maybe_json("seen_identity")?,
         conditions: Vec::new(),
-        key_sha256: row.text("key_sha256")?,
+        key_sha256: said(row, "key_sha256")?,
         ek_vouched: ek_sha256.is_some().then_some(ek_vouched),
         ek_sha256,
         ek_manufacturer: row.maybe_text("ek_manufacturer")?,
-        token_id: row.parsed("token_id")?,
-        remote_address: row.text("remote_address")?,
+        token_id: said(row, "token_id")?.and_then(|id| id.parse().ok()),
+        remote_address: said(row, "remote_address")?,
         kubernetes_node_name: row.maybe_text("kubernetes_node_name")?,
-        agent_version: row.text("agent_version")?,
+        agent_version: said(row, "agent_version")?,
         certificate: expires_at.map(|expires_at| CertificateInfo { serial, expires_at }),
         created_at: row.time("created_at")?,
-        joined_at: row.time("joined_at")?,
+        joined_at: (row.integer("generation")? > 0).then(|| row.time("joined_at")).transpose()?,
         last_heartbeat_at: row.maybe_time("last_heartbeat_at")?,
         ban_reason: row.maybe_text("ban_reason")?,
     })

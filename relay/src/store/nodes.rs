@@ -20,6 +20,10 @@ const INSERT: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state,
     key_sha256, token_id, remote_address, kubernetes_node_name, agent_version, current_serial, created_at, joined_at, \
     ek_sha256, ek_manufacturer, ek_vouched) \
     VALUES ($1, $2, $3, $4, 'live', 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $15, $16, $17)";
+const INSERT_ENROLLED: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_id, state, generation, trust, identity, key_sha256, \
+    token_id, remote_address, agent_version, current_serial, created_at, joined_at) \
+    VALUES ($1, $2, $3, $4, 'live', 0, $5, $6, '', '', '', '', '', $7, $7)";
+const SET_IDENTITY: &str = "UPDATE nodes SET identity = $2 WHERE id = $1 AND generation = 0";
 const REJOIN: &str = "UPDATE nodes SET generation = $2, trust = $3, hosted = $4, identity = $5, seen_identity = NULL, \
     token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10, \
     ek_sha256 = COALESCE($11, ek_sha256), ek_manufacturer = CASE WHEN $11 IS NULL THEN ek_manufacturer ELSE $12 END, \
@@ -42,6 +46,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     LOCK,
     FIND_ALL,
     INSERT,
+    INSERT_ENROLLED,
+    SET_IDENTITY,
     REJOIN,
     REPLACE_CERTIFICATE,
     OFFER_CERTIFICATE,
@@ -165,6 +171,37 @@ pub async fn insert(tx: &mut Tx<'_>, new: NewNode<'_>, joined: &Joined<'_>) -> R
         joined.ek_vouched.into(),
     ];
     tx.execute(INSERT, &row).await.map(drop)
+}
+
+/// Writes the node of a machine that is enrolled by its BMC and has not joined: where it belongs, and no key.
+///
+/// # Errors
+/// The store's.
+pub async fn insert_enrolled(
+    tx: &mut Tx<'_>,
+    id: &NodeId,
+    (pool_id, tenant_id, site_id): (&str, &str, &str),
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let identity = json(&Identity::default());
+    let row = [
+        id.as_str().into(),
+        pool_id.into(),
+        tenant_id.into(),
+        site_id.into(),
+        Trust::TenantControlled.as_str().into(),
+        identity.as_str().into(),
+        now.into(),
+    ];
+    tx.execute(INSERT_ENROLLED, &row).await.map(drop)
+}
+
+/// Writes what a machine that has not joined is by its BMC.
+///
+/// # Errors
+/// The store's.
+pub async fn set_identity(tx: &mut Tx<'_>, id: &NodeId, identity: &Identity) -> Result<(), StoreError> {
+    tx.execute(SET_IDENTITY, &[id.as_str().into(), json(identity).as_str().into()]).await.map(drop)
 }
 
 /// Writes that a node joined again.

@@ -29,6 +29,7 @@ const CLAIM: &str = "UPDATE tasks SET state = 'active', attempts = attempts + 1,
     WHERE id = $1";
 const SETTLE: &str = "UPDATE tasks SET state = $4, attempts = $5, last_error = $6, due_at = $7, \
     ended_at = COALESCE($8, ended_at) WHERE id = $1 AND holder = $2 AND fence = $3 AND state = 'active'";
+const HELD: &str = "SELECT id FROM tasks WHERE id = $1 AND holder = $2 AND fence = $3 AND state = 'active'";
 const ARCHIVE: &str =
     "UPDATE tasks SET state = 'archived', last_error = $2, due_at = NULL, ended_at = $3 WHERE id = $1";
 const WAITING: &str =
@@ -53,6 +54,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     WAKE,
     CLAIM,
     SETTLE,
+    HELD,
     ARCHIVE,
     WAITING,
     COMPLETE,
@@ -273,6 +275,15 @@ pub async fn settle(tx: &mut Tx<'_>, hold: &Hold, to: &Settled) -> Result<bool, 
         to.ended_at.into(),
     ];
     Ok(tx.execute(SETTLE, &row).await? == 1)
+}
+
+/// Whether the task is still this worker's, locked until the transaction ends.
+///
+/// # Errors
+/// The store's.
+pub async fn is_held(tx: &mut Tx<'_>, hold: &Hold) -> Result<bool, StoreError> {
+    let row = [hold.id.as_str().into(), (&hold.holder).into(), hold.fence.into()];
+    Ok(tx.lock_optional(HELD, &row).await?.is_some())
 }
 
 /// Gives up a task, which is locked.

@@ -170,6 +170,14 @@ impl Claim {
         &self.hold.id
     }
 
+    /// Whether the task is still this worker's, locked until the transaction ends.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn is_held(&self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+        tasks::is_held(tx, &self.hold).await
+    }
+
     /// Completes the task in the transaction of the work itself. If the answer is `false`, another worker has it by now and
     /// the transaction must keep nothing.
     ///

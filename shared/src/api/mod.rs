@@ -18,6 +18,7 @@ pub mod invites;
 pub mod join_requests;
 pub mod join_tokens;
 pub mod members;
+pub mod metal;
 pub mod node;
 pub mod nodes;
 pub mod pools;
@@ -54,11 +55,14 @@ pub enum Phase {
     /// Access: members, tokens, components, tasks.
     #[serde(rename = "v0.2")]
     V0_2,
+    /// Metal: machines that are enrolled by their BMC.
+    #[serde(rename = "v0.3")]
+    V0_3,
 }
 
 impl Phase {
     /// Every phase that this release serves.
-    pub const ALL: [Self; 2] = [Self::V0_1, Self::V0_2];
+    pub const ALL: [Self; 3] = [Self::V0_1, Self::V0_2, Self::V0_3];
 
     /// As the wire says it.
     #[must_use]
@@ -66,6 +70,7 @@ impl Phase {
         match self {
             Self::V0_1 => "v0.1",
             Self::V0_2 => "v0.2",
+            Self::V0_3 => "v0.3",
         }
     }
 }

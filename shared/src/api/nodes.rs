@@ -150,7 +150,7 @@ pub struct Node {
     pub pool_id: String,
     /// Where it is in its life.
     pub state: NodeState,
-    /// Raised by each reclaim.
+    /// Raised by each reclaim; 0 before the first join.
     pub generation: i64,
     /// What the relay takes it for.
     pub trust: Trust,
@@ -168,8 +168,9 @@ pub struct Node {
     /// What is odd about it; nothing is held because of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<NodeCondition>,
-    /// SHA-256 of its key's SubjectPublicKeyInfo.
-    pub key_sha256: String,
+    /// SHA-256 of its key's SubjectPublicKeyInfo; absent, as all that a join brings, of a metal machine that has not joined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_sha256: Option<String>,
     /// The endorsement key of its TPM, if it has proved one: SHA-256 of its SubjectPublicKeyInfo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_sha256: Option<String>,
@@ -180,21 +181,25 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ek_vouched: Option<bool>,
     /// The token it joined with.
-    pub token_id: JoinTokenId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<JoinTokenId>,
     /// The address it joined from.
-    pub remote_address: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote_address: Option<String>,
     /// The name of the cluster node it runs as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes_node_name: Option<String>,
     /// bcd's version.
-    pub agent_version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_version: Option<String>,
     /// Its certificate, unless that ended so long ago that it is forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateInfo>,
-    /// When it first joined.
+    /// When it first joined, or was enrolled.
     pub created_at: Timestamp,
     /// When it last joined.
-    pub joined_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_at: Option<Timestamp>,
     /// When it was last heard of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_at: Option<Timestamp>,

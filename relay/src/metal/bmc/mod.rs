@@ -1,0 +1,115 @@
+//! Baseboard management controllers: one bounded exchange at a time. No store here, and no waiting for what a BMC makes of a
+//! request: that is the reconciler's.
+//!
+//! **Nothing that a BMC says is trusted.** Its address is judged by the site's networks before anything is sent, and connected to as
+//! it was judged; its certificate before a credential leaves; its answers are bounded in size and time, read tolerantly, and
+//! lead nowhere but to its own `/redfish/`. Of its words only a status and a `MessageId` are told on: others echo passwords.
+
+mod address;
+mod error;
+mod redfish;
+mod tls;
+
+pub use address::Networks;
+pub use error::{BmcError, Reason};
+
+use super::facts::{Asked, Credentials, Reach};
+use redfish::Redfish;
+use shared::api::metal::{BmcProtocol, Hardware, MachineIdentity, PowerState};
+
+/// What a BMC says of itself and of its machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Who made it.
+    pub vendor: Option<String>,
+    /// Its firmware's version.
+    pub firmware: Option<String>,
+    /// Whether it takes an image.
+    pub virtual_media: bool,
+    /// What the machine is.
+    pub identity: MachineIdentity,
+}
+
+/// A BMC that has let us in.
+pub enum Bmc {
+    /// By Redfish.
+    Redfish(Box<Redfish>),
+}
+
+impl Bmc {
+    /// Judges the address, connects, judges the certificate, logs in and finds the machine.
+    ///
+    /// # Errors
+    /// [`BmcError`]; no credential has left where the reason is one of address or certificate.
+    pub async fn open(
+        reach: &Reach,
+        credentials: Credentials,
+        networks: &Networks,
+    ) -> Result<Self, BmcError> {
+        match reach.protocol {
+            BmcProtocol::Redfish => {
+                Redfish::open(reach, &credentials, networks).await.map(|it| Self::Redfish(Box::new(it)))
+            }
+            BmcProtocol::Ipmi => Err(Reason::ProtocolUnsupported.into()),
+        }
+    }
+
+    /// SHA-256 of the SubjectPublicKeyInfo that a BMC shows; no credential is sent. `None` where its protocol has none.
+    ///
+    /// # Errors
+    /// [`BmcError`].
+    pub async fn shown_key(reach: &Reach, networks: &Networks) -> Result<Option<String>, BmcError> {
+        match reach.protocol {
+            BmcProtocol::Redfish => Redfish::shown_key(reach, networks).await,
+            BmcProtocol::Ipmi => Ok(None),
+        }
+    }
+
+    /// Whether the machine is on.
+    #[must_use]
+    pub fn power(&self) -> PowerState {
+        match self {
+            Self::Redfish(bmc) => bmc.power(),
+        }
+    }
+
+    /// What it says of itself and of its machine.
+    ///
+    /// # Errors
+    /// [`BmcError`].
+    pub async fn identity(&self) -> Result<Said, BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.identity().await,
+        }
+    }
+
+    /// What is in the machine.
+    ///
+    /// # Errors
+    /// [`BmcError`].
+    pub async fn inspect(&self) -> Result<Hardware, BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.inspect().await,
+        }
+    }
+
+    /// Asks for another power state. That it was taken says nothing of what comes of it.
+    ///
+    /// # Errors
+    /// [`BmcError`], also for what the machine can't.
+    pub async fn ask(&self, asked: Asked) -> Result<(), BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.ask(asked).await,
+        }
+    }
+
+    /// Takes an inserted image out, and lets the machine start from where it does by itself.
+    ///
+    /// # Errors
+    /// [`BmcError`].
+    pub async fn clear(&self) -> Result<(), BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.clear().await,
+        }
+    }
+}
