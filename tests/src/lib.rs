@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bcd;
+mod bmc;
 pub mod client;
 mod cluster;
 mod database;
@@ -24,6 +25,7 @@ mod wire;
 
 pub use self::{
     bcd::{Bcd, BcdProcess},
+    bmc::{Asked as AskedOfBmc, BMC_PASSWORD, BMC_USER, Etags, FakeBmc, Ills, Media, PERSONAS, Persona},
     client::{post, try_post},
     cluster::{Asked, Cluster, FakeCluster},
     database::{Database, Kind},

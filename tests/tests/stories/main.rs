@@ -19,6 +19,7 @@ mod login_browser;
 mod login_cli;
 mod login_device;
 mod matrix;
+mod metal;
 mod operator;
 mod over;
 mod own_root;
