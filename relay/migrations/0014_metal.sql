@@ -41,6 +41,22 @@ CREATE TABLE metal (
     identity TEXT NOT NULL,
     hardware TEXT,
     power_state TEXT NOT NULL,
+    -- What the verb was asked with, in JSON.
+    options TEXT NOT NULL,
+    -- What the system that is deployed is to find, sealed to this row.
+    sealed_user_data TEXT,
+    -- Somebody's data may be on its disks: it is not available before they were erased.
+    tainted BIGINT NOT NULL,
+    -- A start of the agent: the path of its image and its join token, sealed to this row; the digest of the path; the token's id;
+    -- and the key that the agent has joined with, whose certificates are the ones that count.
+    sealed_boot TEXT,
+    boot_path_sha256 ID,
+    boot_token ID,
+    agent_key ID,
+    -- The token that the installed bcd joins by.
+    install_token ID,
+    -- What the agent is at, of metal_steps.
+    agent_step ID,
     -- Raised by each worker that takes the machine; what one with another fence writes counts for nothing.
     fence BIGINT NOT NULL,
     version BIGINT NOT NULL,
@@ -50,11 +66,14 @@ CREATE TABLE metal (
 CREATE INDEX metal_by_pool ON metal (pool_id, node_id);
 -- A BMC takes one caller: it is one machine's.
 CREATE UNIQUE INDEX metal_by_bmc ON metal (site_id, address) WHERE state <> 'retired';
+CREATE UNIQUE INDEX metal_by_boot ON metal (boot_path_sha256);
 
 -- Each transition, by the id of its event.
 CREATE TABLE metal_history (
     id ID PRIMARY KEY,
     node_id ID NOT NULL REFERENCES metal (node_id),
+    -- The version that the machine had from then on: transitions of one moment have an order.
+    version BIGINT NOT NULL,
     at BIGINT NOT NULL,
     actor TEXT NOT NULL,
     verb TEXT,
@@ -63,4 +82,23 @@ CREATE TABLE metal_history (
     reason TEXT,
     task_id ID
 );
-CREATE INDEX metal_history_by_node ON metal_history (node_id, id);
+CREATE INDEX metal_history_by_node ON metal_history (node_id, version);
+
+-- The step that a machine's agent is to do, or did last.
+CREATE TABLE metal_steps (
+    node_id ID PRIMARY KEY REFERENCES metal (node_id),
+    id ID NOT NULL,
+    kind TEXT NOT NULL,
+    -- What to do, in JSON, sealed to this row: there are tokens in it.
+    sealed_work TEXT NOT NULL,
+    state TEXT NOT NULL,
+    progress TEXT,
+    result TEXT,
+    error TEXT,
+    created_at BIGINT NOT NULL,
+    updated_at BIGINT NOT NULL
+);
+
+-- A token may be for one machine: for its agent, or for the bcd that is installed in it.
+ALTER TABLE join_tokens ADD COLUMN purpose TEXT NOT NULL DEFAULT 'node';
+ALTER TABLE join_tokens ADD COLUMN node_id ID;

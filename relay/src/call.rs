@@ -122,7 +122,9 @@ pub fn no_credential(access: Access) -> Problem {
         Access::Any | Access::Own(_) | Access::May(..) => {
             "No valid API credential came with the request; show one that is current (a join token is none)."
         }
-        Access::RenewingNode | Access::Node | Access::PlatformNode => return unauthenticated(),
+        Access::RenewingNode | Access::Node | Access::PlatformNode | Access::Agent => {
+            return unauthenticated();
+        }
     };
     Problem::new(Code::Unauthenticated, detail)
 }

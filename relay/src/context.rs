@@ -41,6 +41,10 @@ pub struct Context {
     pub heartbeats: Heartbeats,
     /// Nodes that are looked up, many at a time.
     pub lookups: Lookups,
+    /// The address that machines reach it by.
+    pub url: String,
+    /// Where BMCs get images from, `http://host:port`, if they get any here.
+    pub boot_url: Option<String>,
     /// The tenant whose members may be admins.
     pub provider_tenant: String,
 }

@@ -51,6 +51,36 @@ pub struct TokenFacts {
     pub expires_at: Timestamp,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// What its bearer becomes.
+    pub purpose: TokenPurpose,
+    /// The one machine that it is for: a node that is there already.
+    pub node: Option<NodeId>,
+}
+
+/// What the bearer of a join token becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenPurpose {
+    /// A node.
+    Node,
+    /// The agent in a metal machine: it gets a certificate that opens its steps, and is no node by that.
+    Agent,
+}
+
+impl TokenPurpose {
+    /// As the store says it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Agent => "agent",
+        }
+    }
+
+    /// From its word; `None` for any other.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Node, Self::Agent].into_iter().find(|purpose| purpose.as_str() == word)
+    }
 }
 
 /// A pool that is there, and what its site says about it.

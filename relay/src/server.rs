@@ -114,6 +114,8 @@ impl Relay {
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
             lookups: Lookups::default(),
+            url: settings.url_at(address).to_string(),
+            boot_url: settings.boot_listen.map(|boot| boot_url(&settings, address, boot)),
             provider_tenant: installation.provider_tenant,
         };
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
@@ -211,6 +213,15 @@ fn ways_out(settings: &Settings) -> Result<(Option<Provider>, Outside), ServeErr
 struct Told<'a> {
     settings: &'a Settings,
     address: SocketAddr,
+}
+
+/// Where BMCs get images: at the address that is listened on, or where that is any, at the host that machines reach the relay by.
+fn boot_url(settings: &Settings, address: SocketAddr, boot: SocketAddr) -> String {
+    if boot.ip().is_unspecified() {
+        format!("http://{}:{}", settings.url_at(address).host(), boot.port())
+    } else {
+        format!("http://{boot}")
+    }
 }
 
 /// The installation of the store, made now if it has none.

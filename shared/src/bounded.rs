@@ -55,6 +55,7 @@ const WORDS: &[(&str, &str)] = &[
     (SecretNameRule::PATTERN, "1 to 128 letters, digits and . _ -, the first a letter or digit"),
     (WebhookUrlRule::PATTERN, "an https:// address without blanks (such as https://hooks.example.org/relay)"),
     (BmcAddressRule::PATTERN, "HOST or HOST:PORT (such as 10.1.0.17 or [fd00::17]:8443)"),
+    (SshPublicKeyRule::PATTERN, "a public key as ssh-keygen writes it (such as ssh-ed25519 AAAA… note)"),
     (
         EventPatternRule::PATTERN,
         "a type of events (such as security.node.joined), its beginning (such as security.node.*), or * for all",
@@ -250,6 +251,23 @@ rules! {
     /// Where a BMC is: a host, or a host and a port; an IPv6 address in brackets. The relay parses it fully.
     BmcAddress, BmcAddressRule, 261, "^[A-Za-z0-9.:_\\[\\]-]{1,261}$",
         |t| all(t, |b| b.is_ascii_alphanumeric() || b".:_[]-".contains(&b));
+    /// Where an image of a disk is. The relay parses it fully.
+    ImageUrl, ImageUrlRule, 1024, "^https://[!-~]{1,1016}$",
+        |t| t.strip_prefix("https://").is_some_and(|rest| all(rest, |b| b.is_ascii_graphic()));
+    /// A public key of SSH, as a line of `authorized_keys` without options.
+    SshPublicKey, SshPublicKeyRule, 2048, "^(?:ssh|ecdsa|sk-ssh|sk-ecdsa)[a-z0-9@.-]{1,64} [A-Za-z0-9+/=]{16,1600}(?: [ -~]{0,128})?$",
+        |t| {
+            let mut parts = t.splitn(3, ' ');
+            let (kind, key, note) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""), parts.next());
+            let rest = ["ssh", "ecdsa", "sk-ssh", "sk-ecdsa"].iter().find_map(|lead| {
+                kind.strip_prefix(lead).filter(|rest| (1..=64).contains(&rest.len())
+                    && all(rest, |b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"@.-".contains(&b)))
+            });
+            rest.is_some()
+                && (16..=1600).contains(&key.len())
+                && all(key, |b| b.is_ascii_alphanumeric() || b"+/=".contains(&b))
+                && note.is_none_or(|note| note.len() <= 128 && note.bytes().all(|b| (b' '..=b'~').contains(&b)))
+        };
     /// A type of events, the beginning of some, or all.
     EventPattern, EventPatternRule, 64, "^(?:\\*|[a-z]+(?:[.-][a-z]+)*(?:\\.\\*)?)$",
         |t| t == "*" || t.strip_suffix(".*").unwrap_or(t).split(['.', '-'])
@@ -286,6 +304,12 @@ mod tests {
             "a.",
             "a..b",
             "a.*.b",
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA me@here",
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA",
+            "sk-ecdsa-sha2-nistp256@openssh.com AAAAE2VjZHNhAAAA= a b",
+            "ssh AAAAC3NzaC1lZDI1NTE5",
+            "ssh-rsa AAAA",
+            "command=\"x\" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA",
         ];
         let mut all: Vec<String> = seeds.iter().map(|s| (*s).to_owned()).collect();
         for length in [0, 7, 8, 63, 64, 65, 127, 128, 129, 256, 257] {

@@ -66,6 +66,8 @@ kinds! {
     EndorsementAuthorityId, EndorsementAuthority, "ea_";
     /// A webhook, `wh_…`.
     WebhookId, Webhook, "wh_";
+    /// A step that a machine's agent does, `ms_…`.
+    MetalStepId, MetalStep, "ms_";
 }
 
 impl<K: Kind> Id<K> {

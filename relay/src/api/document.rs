@@ -141,7 +141,9 @@ fn refusal() -> Value {
 fn security(access: Access) -> Value {
     match access {
         Access::JoinToken => json!([{"joinToken": []}]),
-        Access::RenewingNode | Access::Node | Access::PlatformNode => json!([{"nodeCertificate": []}]),
+        Access::RenewingNode | Access::Node | Access::PlatformNode | Access::Agent => {
+            json!([{"nodeCertificate": []}])
+        }
         Access::Any | Access::Own(_) | Access::May(..) => {
             json!([{"bearer": []}, {"session": [], "csrf": []}])
         }

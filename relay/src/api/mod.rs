@@ -15,6 +15,7 @@ mod json;
 pub mod members;
 pub mod metal;
 pub mod node;
+pub mod node_steps;
 pub mod nodes;
 pub mod pools;
 pub mod projects;
@@ -53,7 +54,9 @@ fn node_plane(registry: Registry) -> Result<Registry, String> {
         .on(api::node::JOIN, node::join)?
         .on(api::node::RENEW, node::renew)?
         .on(api::node::HEARTBEAT, node::heartbeat)?
-        .on(api::node::SECRETS, node::secrets)
+        .on(api::node::SECRETS, node::secrets)?
+        .on(api::steps::POLL, node_steps::poll)?
+        .on(api::steps::REPORT, node_steps::report)
 }
 
 fn compute(registry: Registry) -> Result<Registry, String> {
@@ -105,6 +108,10 @@ fn metal(registry: Registry) -> Result<Registry, String> {
         .on(api::metal::SET_CREDENTIALS, metal::set_credentials)?
         .on(api::metal::POWER, metal::power)?
         .on(api::metal::INSPECT, metal::inspect)?
+        .on(api::metal::COMMISSION, metal::commission)?
+        .on(api::metal::DEPLOY, metal::deploy)?
+        .on(api::metal::RESCUE, metal::rescue)?
+        .on(api::metal::RELEASE, metal::release)?
         .on(api::metal::RETIRE, metal::retire)?
         .on(api::metal::ABORT, metal::abort)
 }

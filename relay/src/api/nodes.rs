@@ -14,12 +14,13 @@ use crate::{
     events::Kind,
     facts::{Identity, IdentityKind},
     fault::Fault,
-    store::{StoreError, Tx, identifiers, identities, node_views, nodes as rows},
+    store::{StoreError, Tx, identifiers, identities, metal, node_views, nodes as rows},
 };
 use serde_json::json;
 use shared::{
     api::{
         access::Action,
+        metal::MetalState,
         nodes::{BanNode, BannedIdentifier, GetNode, ListNodes, Node, NodeAnswer, NodeList, NodeState},
     },
     bounded::Label,
@@ -162,6 +163,14 @@ async fn let_go(tx: &mut Tx<'_>, call: &Call, input: &GetNode) -> Result<NodeAns
     let (node, _) = held(tx, call, input, Action::NodesRelease).await?;
     if node.state == NodeState::Released {
         return Ok(NodeAnswer { node });
+    }
+    if let Some(machine) = metal::find(tx, &node.node_id).await?.filter(|it| it.state != MetalState::Retired)
+    {
+        return Err(invalid_state(format!(
+            "The node {} is a metal machine, and {}: release it and retire it (relay metal), which releases its node.",
+            node.node_id,
+            machine.state.as_str()
+        )));
     }
     // A ban outlasts the node: it ends by unban alone.
     identities::free(tx, &node.node_id).await?;

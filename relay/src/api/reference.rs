@@ -4,9 +4,10 @@ use super::{
     document::PLAIN,
     schema::{Member, Node, Shape, TypeSchema},
 };
+use crate::metal::machine::{Move, TABLE, With, allowed};
 use serde_json::Value;
 use shared::{
-    api::{Kind, Method, Status, access::ACTIONS},
+    api::{Kind, Method, Status, access::ACTIONS, metal::MetalState},
     problem::{Code, Reason},
 };
 use std::{
@@ -30,6 +31,7 @@ pub fn page<'a>(methods: impl IntoIterator<Item = &'a Method>) -> String {
     for (name, methods) in &groups {
         group(&mut page, name, methods);
     }
+    states(&mut page);
     plain(&mut page);
     roles(&mut page);
     problems(&mut page);
@@ -173,6 +175,37 @@ fn rules(node: Node<'_>) -> String {
         rules.push(format!("one of {}", words.join(", ")));
     }
     if rules.is_empty() { String::new() } else { format!("({})", rules.join(", ")) }
+}
+
+/// The provision states of metal machines, from their table.
+fn states(page: &mut String) {
+    page.push_str(
+        "## The states of metal machines\n\nEach arrow is a verb: from where it is legal, through the state of its workflow, to \
+         where that ends. One that fails ends in the state of its name with `Failed`; `abort` makes it. `setCredentials` and \
+         `power` leave the state as it is.\n\n```mermaid\nstateDiagram-v2\n",
+    );
+    let _ = writeln!(page, "    [*] --> enrolling: enroll");
+    for row in TABLE {
+        let Move::Workflow(through, ends) = row.then else { continue };
+        let with = if row.with == With::Nothing { "" } else { " " };
+        let verb = format!("{}{with}{}", row.verb.as_str(), row.with.as_str());
+        for from in row.from {
+            let _ = writeln!(page, "    {} --> {}: {verb}", from.as_str(), through.as_str());
+        }
+        let _ = writeln!(page, "    {} --> {}", through.as_str(), ends.as_str());
+    }
+    for state in MetalState::ALL {
+        if let Some(failed) = state.failed() {
+            let _ = writeln!(page, "    {} --> {}", state.as_str(), failed.as_str());
+        }
+    }
+    page.push_str("```\n\n| state | verbs |\n|---|---|\n");
+    for state in MetalState::ALL {
+        let verbs: Vec<String> = allowed(state).iter().map(|verb| format!("`{}`", verb.as_str())).collect();
+        let verbs = if verbs.is_empty() { "–".to_owned() } else { verbs.join(", ") };
+        let _ = writeln!(page, "| `{}` | {verbs} |", state.as_str());
+    }
+    page.push('\n');
 }
 
 fn plain(page: &mut String) {

@@ -53,7 +53,7 @@ const OK: &str = "OK";
 /// What is written beside the changes of a call; `None` if it can change nothing, or tells of nothing but life.
 #[must_use]
 pub fn beside(call: &Call, method: &Method, input: &[u8]) -> Option<Beside> {
-    if method.kind != Kind::Mutation || method.access == Access::Node {
+    if method.kind != Kind::Mutation || matches!(method.access, Access::Node | Access::Agent) {
         return None;
     }
     let record = record(call, action(method), &named(call, input));
@@ -164,9 +164,12 @@ fn record(call: &Call, action: &str, named: &Named) -> AuditRecord {
 pub fn action(method: &Method) -> &'static str {
     match method.access {
         Access::Own(action) | Access::May(action, _) => action.as_str(),
-        Access::Any | Access::JoinToken | Access::RenewingNode | Access::Node | Access::PlatformNode => {
-            method.name
-        }
+        Access::Any
+        | Access::JoinToken
+        | Access::RenewingNode
+        | Access::Node
+        | Access::PlatformNode
+        | Access::Agent => method.name,
     }
 }
 

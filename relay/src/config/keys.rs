@@ -115,6 +115,12 @@ pub(super) const METRICS_LISTEN: Key = text(
     "IP:PORT",
     "Where to serve /metrics, in plain HTTP; keep it private [default: 127.0.0.1:9464]",
 );
+/// The address that BMCs get images from.
+pub(super) const BOOT_LISTEN: Key = text(
+    "boot_listen",
+    "IP:PORT",
+    "Where BMCs get the image of the metal agent, in plain HTTP; none get any where it is absent",
+);
 /// Calls of one credential.
 pub(super) const LIMIT_TOKEN: Key =
     number("limits.per_token_per_minute", "Calls a minute of one credential [default: 1000]");

@@ -78,6 +78,8 @@ pub struct Settings {
     pub provider_tenant: Option<TenantId>,
     /// Where metrics are served.
     pub metrics_listen: SocketAddr,
+    /// Where BMCs get images, if they get any here.
+    pub boot_listen: Option<SocketAddr>,
     /// The networks of proxies that are believed on who the client is.
     pub trusted_proxies: Vec<IpNet>,
     /// How many days records of the audit are kept.
@@ -148,6 +150,7 @@ impl Settings {
             trust_domain: parsed(&merged, &keys::TRUST_DOMAIN, as_is)?,
             provider_tenant: parsed(&merged, &keys::PROVIDER_TENANT, as_is)?,
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
+            boot_listen: parsed(&merged, &keys::BOOT_LISTEN, address)?,
             trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             task_completed_days: parsed(&merged, &keys::TASK_COMPLETED_DAYS, days)?.unwrap_or(14),

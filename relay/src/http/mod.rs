@@ -290,7 +290,7 @@ async fn authenticate(
             let matches = kept.await?.is_some_and(|digest| digest.matches(&token.secret));
             Ok(matches.then_some(Caller::JoinToken(token.id)))
         }
-        Access::RenewingNode | Access::Node | Access::PlatformNode => {
+        Access::RenewingNode | Access::Node | Access::PlatformNode | Access::Agent => {
             let in_time = |peer: &&Arc<crate::ca::PeerCertificate>| {
                 access == Access::RenewingNode || standing::in_time(peer, relay.clock.now(), 0)
             };

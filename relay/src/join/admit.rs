@@ -20,6 +20,7 @@ use crate::{
         identities, join_tokens,
         node_conditions::{self, IDENTITY_DRIFT},
         nodes::{self, Joined, NewNode},
+        tasks::wake,
     },
 };
 use serde_json::json;
@@ -57,11 +58,15 @@ pub(super) async fn admit(tx: &mut Tx<'_>, admitted: Admitted<'_>) -> Result<Joi
     let now = join.call.now;
     // A node keeps `hosted` and its trust only falls, whatever token it joins again with.
     let hosted: Option<Hosted> = incumbent.as_ref().and_then(|node| node.hosted).or(token.hosted);
+    // A metal machine's next system is judged afresh: nothing is left of the one before.
+    let fresh = token.node.is_some();
+    let hosted = if fresh { token.hosted } else { hosted };
     let evaluated = trust::evaluate(pool, hosted);
     let (node, generation, trust): (NodeId, i64, Trust) = match incumbent {
         None => (NodeId::draw(now, relay.random.bytes()), 1, evaluated),
         Some(node) => {
-            (node.id.clone(), node.generation + i64::from(*reclaim), trust::fallen(node.trust, evaluated))
+            let trust = if fresh { evaluated } else { trust::fallen(node.trust, evaluated) };
+            (node.id.clone(), node.generation + i64::from(*reclaim), trust)
         }
     };
     let order =
@@ -75,6 +80,11 @@ pub(super) async fn admit(tx: &mut Tx<'_>, admitted: Admitted<'_>) -> Result<Joi
     let place = JoinPlace { remote_address: &join.remote_address, at: now };
     certificates::insert_join(tx, join.token, &join.csr_sha256, &row, place).await?;
     publish(tx, &admitted, &certificate, given_back).await?;
+    if token.node.is_some() {
+        // The workflow that installed it waits for this.
+        let due = tx.database_time().await?;
+        wake(tx, node.as_str(), due).await?;
+    }
     Ok(JoinAnswer::Issued(issue::answer(&relay.ca.load(), &certificate, now)))
 }
 
@@ -155,7 +165,7 @@ async fn publish(
     certificate: &CertificateRow,
     given_back: i64,
 ) -> Result<(), Fault> {
-    let Admitted { join, token, pool, reclaim, by, .. } = admitted;
+    let Admitted { join, token, pool, reclaim, incumbent, by, .. } = admitted;
     let origin =
         Origin { actor: join.token.to_string(), request_id: join.call.request_id.clone(), at: join.call.now };
     let data = json!({
@@ -171,7 +181,9 @@ async fn publish(
         "ekSha256": join.ek_sha256(),
         "joinRequestId": by,
     });
-    let kind = if *reclaim { Kind::NodeReclaimed } else { Kind::NodeJoined };
+    // The node of a metal machine was there before it first joined.
+    let again = incumbent.as_ref().is_some_and(|node| node.generation > 0);
+    let kind = if *reclaim && again { Kind::NodeReclaimed } else { Kind::NodeJoined };
     let random = &join.call.relay.random;
     let event = Event { kind, tenant: &pool.tenant_id, subject: certificate.node.as_str(), data };
     events::insert(tx, random, &origin, &event).await?;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     call::Call,
-    facts::{PoolFacts, TokenFacts},
+    facts::{IdentityKind, NodeFacts, PoolFacts, TokenFacts},
     fault::Fault,
     store::{
         StoreError, Tx, certificates,
@@ -292,6 +292,18 @@ fn judge(
         manufacturer: offered.claims().and_then(|claims| claims.manufacturer.clone()),
         vouched_by: offered.authority().and_then(|place| bundle_of.get(place)).map(|id| (*id).clone()),
     }))
+}
+
+/// All endorsement keys that a node has proved. Its row names the last one, which is none that it holds where it was in
+/// dispute.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn proven_keys(tx: &mut Tx<'_>, node: &NodeFacts) -> Result<Vec<String>, StoreError> {
+    let Some(last) = &node.ek_sha256 else { return Ok(Vec::new()) };
+    let held = identities::proven(tx, &node.id).await?.into_iter();
+    let keys = held.filter(|identity| identity.kind == IdentityKind::EndorsementKey);
+    Ok(keys.map(|identity| identity.value).chain([last.clone()]).collect())
 }
 
 fn judged(

@@ -61,6 +61,17 @@ pub struct Newcomer<'a> {
     pub allow_reclaim: bool,
     /// Whether its token is pinned.
     pub pinned: bool,
+    /// The node that its token is for, and no other.
+    pub named: Option<Named<'a>>,
+}
+
+/// A node that a token is for: a metal machine's, which may not have joined yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// The node.
+    pub node: &'a NodeId,
+    /// The endorsement keys that it has proved.
+    pub eks_sha256: &'a [String],
 }
 
 /// What a join makes of the node table.
@@ -92,6 +103,9 @@ pub struct Collision {
 /// # Errors
 /// `identityTaken`, with the incumbent's id; `endorsementKeyMismatch`.
 pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Collision, Problem> {
+    if let Some(named) = newcomer.named {
+        return as_named(newcomer, named, incumbents);
+    }
     let own_key = |i: &&Incumbent| i.pool_id == newcomer.pool_id && i.identity.kind == IdentityKind::Key;
     let same = incumbents.iter().find(own_key).map(|incumbent| incumbent.node.clone());
     let others = incumbents.iter().filter(|i| same.as_ref() != Some(&i.node));
@@ -120,6 +134,32 @@ pub fn admission(newcomer: Newcomer<'_>, incumbents: &[Incumbent]) -> Result<Col
     Ok(Collision { admission, reasons, about, disputed })
 }
 
+/// Who the machine is whose token is for one node: that one, which it takes over, alive or not, if nobody else of its tenant
+/// is what it says it is.
+fn as_named(
+    newcomer: Newcomer<'_>,
+    named: Named<'_>,
+    incumbents: &[Incumbent],
+) -> Result<Collision, Problem> {
+    let others = incumbents.iter().filter(|i| i.node != *named.node);
+    let (known, foreign): (Vec<&Incumbent>, Vec<&Incumbent>) =
+        others.partition(|i| i.tenant_id == newcomer.tenant_id);
+    if let Some(incumbent) = known.first() {
+        return Err(taken(incumbent, "; release that node first"));
+    }
+    if !named.eks_sha256.is_empty()
+        && !newcomer.ek_sha256.is_some_and(|proved| named.eks_sha256.iter().any(|ek| ek == proved))
+    {
+        return Err(other_key(named.node));
+    }
+    let reasons = if foreign.is_empty() { Vec::new() } else { vec![DeferReason::IdentityDisputed] };
+    let mut about: Vec<NodeId> = foreign.iter().map(|incumbent| incumbent.node.clone()).collect();
+    about.sort();
+    about.dedup();
+    let disputed = foreign.into_iter().map(|incumbent| incumbent.identity.clone()).collect();
+    Ok(Collision { admission: Admission::Reclaim(named.node.clone()), reasons, about, disputed })
+}
+
 /// Whether a person must see that the machine takes the node over.
 fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) -> Result<bool, Problem> {
     let one_node = all.iter().all(|other| other.node == incumbent.node);
@@ -134,12 +174,15 @@ fn must_wait(newcomer: Newcomer<'_>, incumbent: &Incumbent, all: &[&Incumbent]) 
     if newcomer.ek_sha256.is_some_and(|proved| incumbent.eks_sha256.iter().any(|ek| ek == proved)) {
         return Ok(false);
     }
+    Err(other_key(&incumbent.node))
+}
+
+pub(super) fn other_key(node: &NodeId) -> Problem {
     let detail = format!(
-        "The node {} has proved an endorsement key and is taken over by a machine that proves the same one only; \
-         where its TPM was exchanged, release that node.",
-        incumbent.node
+        "The node {node} has proved an endorsement key and is taken over by a machine that proves the same one only; \
+         where its TPM was exchanged, release that node."
     );
-    Err(Problem::refused(Reason::EndorsementKeyMismatch, detail))
+    Problem::refused(Reason::EndorsementKeyMismatch, detail)
 }
 
 fn taken(incumbent: &Incumbent, remedy: &str) -> Problem {
@@ -159,8 +202,14 @@ mod tests {
     use IdentityKind::{EndorsementKey, Key, ProductUuid, Serial};
     use shared::hardware;
 
-    const HERE: Newcomer<'_> =
-        Newcomer { pool_id: "p", tenant_id: "t", ek_sha256: None, allow_reclaim: false, pinned: false };
+    const HERE: Newcomer<'_> = Newcomer {
+        pool_id: "p",
+        tenant_id: "t",
+        ek_sha256: None,
+        allow_reclaim: false,
+        pinned: false,
+        named: None,
+    };
 
     fn node(seed: u8) -> NodeId {
         NodeId::derive(&[seed; 32])
@@ -244,6 +293,29 @@ mod tests {
                 .map(|collision| (collision.admission, collision.reasons))
                 .map_err(|problem| problem.reason);
             assert_eq!(judged, expected, "{who:?} {incumbents:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_for_one_node_is_for_no_other() {
+        let (own, eks) = (node(2), vec!["e".to_owned()]);
+        let named = Newcomer { named: Some(Named { node: &own, eks_sha256: &[] }), ..HERE };
+        let proven = Newcomer { named: Some(Named { node: &own, eks_sha256: &eks }), ..HERE };
+        let held = |seed, tenant: &str| incumbent(ProductUuid, seed, tenant, "p", true);
+        for (who, incumbents, expected) in [
+            (named, vec![], Ok(vec![])),
+            (named, vec![held(2, "t")], Ok(vec![])),
+            (named, vec![held(3, "t")], Err(Some(Reason::IdentityTaken))),
+            (named, vec![incumbent(Key, 3, "t", "p", false)], Err(Some(Reason::IdentityTaken))),
+            (named, vec![held(3, "u")], Ok(vec![IdentityDisputed])),
+            (proven, vec![], Err(Some(Reason::EndorsementKeyMismatch))),
+            (Newcomer { ek_sha256: Some("f"), ..proven }, vec![], Err(Some(Reason::EndorsementKeyMismatch))),
+            (Newcomer { ek_sha256: Some("e"), ..proven }, vec![held(2, "t")], Ok(vec![])),
+        ] {
+            let judged = admission(who, &incumbents).map_err(|problem| problem.reason);
+            let admission = judged.as_ref().ok().map(|collision| collision.admission.clone());
+            assert!(admission.is_none_or(|it| it == Admission::Reclaim(own.clone())), "{who:?}");
+            assert_eq!(judged.map(|collision| collision.reasons), expected, "{who:?} {incumbents:?}");
         }
     }
 

@@ -9,6 +9,7 @@
 //! person holds a use of its token; the transaction that admits it turns that into the use that it counts.
 
 mod admit;
+pub mod agent;
 pub mod attest;
 mod evidence;
 pub mod heartbeats;

@@ -5,12 +5,14 @@
 //! renewal is refused, or comes after and refuses what was issued at its first use.
 
 use super::{
+    agent,
     evidence::{self, Evidence},
     issue::{self, Order},
     standing::{self, Standing},
     submit, trust,
 };
 use crate::{
+    ca::Profile,
     call::{Call, unauthenticated},
     events::{Event, Kind, Origin},
     facts::NodeFacts,
@@ -43,6 +45,9 @@ struct Renewal<'a> {
 /// badCsr, nodeBanned, nodeReleased, superseded, identityTaken; UNAUTHENTICATED past the grace. With another key, of a node
 /// that has proved an endorsement key: as `evidence::of_renewal`.
 pub async fn renew(call: &Call, input: &RenewInput) -> Result<JoinAnswer, Fault> {
+    if call.peer()?.kind == Profile::Agent {
+        return agent::renew(call, input).await;
+    }
     let request = submit::read_request(&input.csr)?;
     let proven = match evidence_of(call, &request, input).await? {
         Evidence::Asked(challenge) => return Ok(JoinAnswer::Challenge(challenge)),

@@ -6,9 +6,10 @@
 
 use super::{
     admit::{self, Admitted},
+    agent,
     attest::{self, Verdict, discovery},
     evidence::{self, Evidence, Proven},
-    identity::{self, ALIVE_SECONDS, Admission, Collision, Incumbent, Newcomer},
+    identity::{self, ALIVE_SECONDS, Admission, Collision, Incumbent, Named, Newcomer},
     issue::{self, Order},
     queue,
     requests::{self, About, Next},
@@ -17,13 +18,13 @@ use super::{
 use crate::{
     call::{Call, unauthenticated},
     csr,
-    facts::{Held, IdentityKind, NodeFacts, PoolFacts, TokenFacts},
+    facts::{Held, NodeFacts, PoolFacts, TokenFacts, TokenPurpose},
     fault::Fault,
     store::{
         StoreError, Tx,
         certificates::{self, JoinRow},
         identities::{self, Claimed},
-        inventory, join_requests, nodes, pools,
+        inventory, join_requests, metal, nodes, pools,
     },
 };
 use shared::{
@@ -125,6 +126,9 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     let token = queue::lock_token(tx, &join.call.relay, join.token, now).await?;
     let token = token.ok_or_else(unauthenticated)?;
     let pool = pools::load(tx, &token.pool_id).await?.ok_or_else(pool_gone)?;
+    if token.purpose == TokenPurpose::Agent {
+        return agent::judge(tx, join, &token, &pool).await;
+    }
     if let Some(prior) = certificates::find_join(tx, join.token, &join.csr_sha256).await? {
         return replay(tx, join, &token, &pool, prior).await;
     }
@@ -137,7 +141,8 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     let wanted = identity::identities_of(&join.machine, &join.key_sha256, join.ek_sha256());
     let held = identities::lock(tx, &pool.site_id, &wanted).await?;
     let (incumbents, mut rows) = load_incumbents(tx, join, held).await?;
-    let collision = identity::admission(newcomer(join, &token, &pool), &incumbents)?;
+    let eks = named(tx, &token, &mut rows).await?;
+    let collision = identity::admission(newcomer(join, &token, &pool, &eks), &incumbents)?;
     let attested = if looked_at(tx, join, &collision.admission).await? { Vec::new() } else { attested };
     let reasons = reasons(attested, &collision);
     let content = queue::content(join, &pool);
@@ -194,6 +199,13 @@ async fn attest(
         Some(proven) => Some(evidence::endorsement(tx, token, pool, proven).await?),
         None => None,
     };
+    // A token for one machine vouches for that one: whether this is it, its BMC has said.
+    if let Some(node) = &token.node {
+        let said = metal::find(tx, node).await?.map(|machine| machine.identity).unwrap_or_default();
+        return Ok(attest::token::judge(token.expect.as_ref(), &join.machine, ek)
+            .and(attest::endorsement::judge(policy, endorsement))
+            .and(attest::bmc::judge(&said, &join.machine)));
+    }
     let entries = match policy.attestors.discovery {
         DiscoveryMode::Off => Vec::new(),
         DiscoveryMode::Defer => {
@@ -226,13 +238,34 @@ fn reasons(attested: Vec<DeferReason>, collision: &Collision) -> Vec<DeferReason
     all
 }
 
-fn newcomer<'a>(join: &'a Submission<'_>, token: &'a TokenFacts, pool: &'a PoolFacts) -> Newcomer<'a> {
+/// Locks the node that a token is for, if it is for one; answers the endorsement keys that it has proved.
+async fn named(tx: &mut Tx<'_>, token: &TokenFacts, rows: &mut Vec<NodeFacts>) -> Result<Vec<String>, Fault> {
+    let Some(node) = &token.node else { return Ok(Vec::new()) };
+    let row = match rows.iter().find(|row| row.id == *node) {
+        Some(row) => row.clone(),
+        None => {
+            let row = nodes::lock(tx, node).await?.ok_or_else(standing::released)?;
+            standing::judge("", &row)?;
+            rows.push(row.clone());
+            row
+        }
+    };
+    Ok(evidence::proven_keys(tx, &row).await?)
+}
+
+fn newcomer<'a>(
+    join: &'a Submission<'_>,
+    token: &'a TokenFacts,
+    pool: &'a PoolFacts,
+    eks: &'a [String],
+) -> Newcomer<'a> {
     Newcomer {
         pool_id: &pool.pool_id,
         tenant_id: &pool.tenant_id,
         ek_sha256: join.ek_sha256(),
         allow_reclaim: token.allow_reclaim,
         pinned: token.expect.is_some(),
+        named: token.node.as_ref().map(|node| Named { node, eks_sha256: eks }),
     }
 }
 
@@ -250,7 +283,7 @@ async fn load_incumbents(
         let row = nodes::lock(tx, id).await?.filter(|row| row.state == NodeState::Live);
         // The identity was read before the node was locked: it may have been let go meanwhile.
         let row = row.ok_or(StoreError::Race)?;
-        eks.push(proven_keys(tx, &row).await?);
+        eks.push(evidence::proven_keys(tx, &row).await?);
         rows.push(row);
     }
     let incumbents = held.into_iter().filter_map(|held| {
@@ -266,15 +299,6 @@ async fn load_incumbents(
         })
     });
     Ok((incumbents.collect(), rows))
-}
-
-/// All endorsement keys that a node has proved. Its row names the last one, which is none that it holds where it was in
-/// dispute.
-async fn proven_keys(tx: &mut Tx<'_>, node: &NodeFacts) -> Result<Vec<String>, StoreError> {
-    let Some(last) = &node.ek_sha256 else { return Ok(Vec::new()) };
-    let held = identities::proven(tx, &node.id).await?.into_iter();
-    let keys = held.filter(|identity| identity.kind == IdentityKind::EndorsementKey);
-    Ok(keys.map(|identity| identity.value).chain([last.clone()]).collect())
 }
 
 /// The answer to a join that was admitted before: the same certificate, or a fresh one if that has expired.

@@ -2,11 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 use shared::{
-    api::metal::{
-        BmcProtocol, Hardware, LastError, MachineIdentity, MetalState, NodeCertificate, PowerState,
-        PowerTarget, StatePhase, WaitingFor,
+    api::{
+        join_tokens::Hosted,
+        metal::{
+            BmcProtocol, Hardware, Image, LastError, MachineIdentity, MetalState, NodeCertificate,
+            PowerState, PowerTarget, StatePhase, WaitingFor,
+        },
+        steps::{DiskHint, Progress},
     },
-    id::{NodeId, TaskId},
+    id::{JoinTokenId, MetalStepId, NodeId, TaskId},
     secret::Secret,
     time::Timestamp,
 };
@@ -88,6 +92,46 @@ pub enum Asked {
     PowerCycle,
 }
 
+/// What a verb was asked with, as far as its workflow goes by it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
+pub enum Options {
+    /// With nothing.
+    #[default]
+    Nothing,
+    /// To look with the agent too.
+    InBand,
+    /// What is deployed, and how.
+    Deploy {
+        /// The image.
+        image: Image,
+        /// The disk.
+        disk: Option<DiskHint>,
+        /// Whether all disks are wiped first.
+        wipe: bool,
+        /// Where the system's bcd will be hosted.
+        hosted: Option<Hosted>,
+    },
+    /// Who is let in, and for how long.
+    Rescue {
+        /// Their key.
+        ssh_public_key: String,
+        /// In seconds.
+        ttl_seconds: i64,
+    },
+}
+
+/// A start of the agent: one image, by one path, with one token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boot {
+    /// The path's secret part and the token, sealed.
+    pub sealed: String,
+    /// SHA-256 of the path's secret part.
+    pub path_sha256: String,
+    /// The token.
+    pub token: JoinTokenId,
+}
+
 /// A machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
@@ -149,6 +193,24 @@ pub struct Machine {
     pub power_state: PowerState,
     /// The certificate of its node.
     pub certificate: Option<NodeCertificate>,
+    /// What its verb was asked with.
+    pub options: Options,
+    /// What the system that is deployed is to find, sealed.
+    pub sealed_user_data: Option<String>,
+    /// Whether somebody's data may be on its disks.
+    pub tainted: bool,
+    /// The start of the agent that is under way.
+    pub boot: Option<Boot>,
+    /// The key that its agent has joined with: SHA-256 of its SubjectPublicKeyInfo.
+    pub agent_key: Option<String>,
+    /// The token that the installed bcd joins by.
+    pub install_token: Option<JoinTokenId>,
+    /// Whether a bcd has joined by that. Read only.
+    pub has_joined: bool,
+    /// What the agent is at.
+    pub agent_step: Option<MetalStepId>,
+    /// How far that is. Read only.
+    pub progress: Option<Progress>,
     /// Raised by each worker that takes it.
     pub fence: i64,
     /// Raised by each change.
@@ -173,5 +235,6 @@ impl Machine {
         self.attempt = i64::from(step.is_some());
         self.waiting_for = None;
         self.intent = None;
+        self.agent_step = None;
     }
 }

@@ -1,12 +1,17 @@
 //! Metal: machines that are enrolled by their BMC, moved by verbs, worked on by the reconciler.
 
+mod at_bmc;
 pub mod bmc;
+pub mod boot;
 pub mod credentials;
+mod ends;
 pub mod facts;
+pub mod in_band;
 pub mod machine;
 pub mod moves;
 pub mod reach;
 pub mod reconcile;
-mod settle;
+pub mod settle;
+mod tokens;
 pub mod view;
-mod workflow;
+pub(crate) mod workflow;

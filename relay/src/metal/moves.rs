@@ -90,6 +90,7 @@ pub async fn told(
     let id = events::insert_named(tx, random, &origin, &event).await?;
     let told = Told {
         id: &id,
+        version: machine.version,
         at: moved.at,
         actor: moved.actor,
         verb: moved.verb,

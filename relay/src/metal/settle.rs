@@ -1,20 +1,32 @@
 //! What the ends of workflows do beside the machine's row: its identity, its node.
 
-use super::facts::Machine;
+use super::{
+    ends::{self, Halt, save_last},
+    facts::Machine,
+};
 use crate::{
     context::Context,
     crls,
     events::{Event, Kind, Origin},
     facts::{Identity as Anchor, IdentityKind},
     fault::Fault,
-    store::{Tx, events, identifiers, identities, node_views, nodes},
+    seal::{KeyRing, Place},
+    store::{StoreError, Tx, events, identifiers, identities, inventory, metal, node_views, nodes},
 };
 use serde_json::json;
 use shared::{
-    api::metal::LastError,
-    hardware::{Identity, Machine as Claims, uuid_in_one_order},
+    api::{
+        inventory::{Identifiers, InventoryEntry},
+        metal::LastError,
+    },
+    hardware::{Identity, Machine as Claims},
+    id::NodeId,
+    secret::Secret,
     time::Timestamp,
 };
+
+/// Who enters machines and releases nodes.
+const ACTOR: &str = "relay";
 
 /// An error that is none of a BMC's.
 #[must_use]
@@ -26,7 +38,11 @@ pub(super) fn plain(code: &str, message: &str) -> LastError {
 ///
 /// # Errors
 /// The store's.
-pub(super) async fn identity(tx: &mut Tx<'_>, machine: &Machine) -> Result<Option<LastError>, Fault> {
+pub(super) async fn identity(
+    tx: &mut Tx<'_>,
+    machine: &Machine,
+    now: Timestamp,
+) -> Result<Option<LastError>, Fault> {
     if let Some(expected) = &machine.expect_serial {
         // Dell's service tag stands in the SKU as well.
         let said = [machine.identity.serial.as_ref(), machine.identity.sku.as_ref()];
@@ -44,16 +60,13 @@ pub(super) async fn identity(tx: &mut Tx<'_>, machine: &Machine) -> Result<Optio
         ..Identity::default()
     };
     let judged = Claims::judge(&claimed);
-    let wanted: Vec<Anchor> = [
-        (
-            IdentityKind::ProductUuid,
-            judged.product_uuid.usable().map(uuid_in_one_order).map(|it| it.to_string()),
-        ),
-        (IdentityKind::Serial, judged.serial.usable().map(str::to_owned)),
-    ]
-    .into_iter()
-    .filter_map(|(kind, value)| Some(Anchor { kind, value: value? }))
-    .collect();
+    // As a join has it: a serial number only where there is no usable UUID.
+    let uuid = judged.product_uuid.usable().map(str::to_owned);
+    let serial = judged.serial.usable().map(str::to_owned).filter(|_| uuid.is_none());
+    let wanted: Vec<Anchor> = [(IdentityKind::ProductUuid, uuid), (IdentityKind::Serial, serial)]
+        .into_iter()
+        .filter_map(|(kind, value)| Some(Anchor { kind, value: value? }))
+        .collect();
     for held in identities::lock(tx, &machine.site_id, &wanted).await? {
         if held.node == machine.node_id {
             continue;
@@ -71,7 +84,80 @@ pub(super) async fn identity(tx: &mut Tx<'_>, machine: &Machine) -> Result<Optio
         identities::hold(tx, &machine.site_id, anchor, &machine.node_id).await?;
     }
     nodes::set_identity(tx, &machine.node_id, &claimed).await?;
+    enter(tx, machine, &wanted, now).await?;
     Ok(None)
+}
+
+/// Enters the machine in its pool's inventory, so that discovery knows it; one without identifiers is not entered.
+async fn enter(tx: &mut Tx<'_>, machine: &Machine, by: &[Anchor], now: Timestamp) -> Result<(), Fault> {
+    let value = |kind| by.iter().find(|anchor| anchor.kind == kind).map(|anchor| anchor.value.clone());
+    let mut identifiers = Identifiers {
+        product_uuid: value(IdentityKind::ProductUuid),
+        serial: value(IdentityKind::Serial),
+        ..Identifiers::default()
+    };
+    if by.is_empty() {
+        identifiers.mac = machine.identity.macs.first().cloned();
+    }
+    if identifiers == Identifiers::default() {
+        return Ok(());
+    }
+    let entry = InventoryEntry {
+        entry_id: machine.node_id.to_string(),
+        identifiers,
+        updated_at: now,
+        updated_by: ACTOR.to_owned(),
+    };
+    Ok(inventory::put(tx, &machine.pool_id, &entry).await?)
+}
+
+/// Ends the certificate of a machine's node, whose key and serial it has no more, if it has one; bans nobody. `None` if the
+/// machine is another worker's by now.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn revoked(relay: &Context, machine: Machine) -> Result<Option<Machine>, Fault> {
+    let store = &relay.store;
+    let ended = store.transact("metal.revoke", (relay, &machine), |tx, (relay, machine)| {
+        Box::pin(async move {
+            let mut machine = (*machine).clone();
+            identities::lock_of(tx, &machine.node_id).await?;
+            let node = nodes::lock(tx, &machine.node_id).await?.ok_or(StoreError::Race)?;
+            if !node.current_serial.is_empty() {
+                nodes::end_certificate(tx, &machine.node_id).await?;
+                identities::free_other_keys(tx, &machine.node_id, "").await?;
+                crls::changed(tx, &relay.random).await?;
+            }
+            save_last(tx, &mut machine, relay.clock.now()).await?;
+            Ok::<_, Halt>(machine)
+        })
+    });
+    ends::kept(ended.await)
+}
+
+/// What a system is to find, opened.
+///
+/// # Errors
+/// It was not sealed to this row, or by another key.
+pub(super) fn user_data(keys: &KeyRing, machine: &Machine) -> Result<Option<Secret>, Fault> {
+    let Some(sealed) = &machine.sealed_user_data else { return Ok(None) };
+    let opened = keys.open(user_data_of(&machine.node_id), sealed);
+    let opened = opened.map_err(Fault::internal("opening user data"))?;
+    let text = std::str::from_utf8(&opened).map_err(|_| Fault::internal("opening user data")("not UTF-8"))?;
+    Ok(Some(Secret::new(text.to_owned())))
+}
+
+/// What a system is to find, sealed to its machine's row.
+///
+/// # Errors
+/// It can't be sealed.
+pub fn sealed_user_data(relay: &Context, node: &NodeId, data: &Secret) -> Result<String, Fault> {
+    let sealed = relay.keys.seal(user_data_of(node), data.expose().as_bytes(), &relay.random);
+    sealed.map_err(Fault::internal("sealing user data"))
+}
+
+fn user_data_of(node: &NodeId) -> Place<'_> {
+    Place { table: metal::TABLE, row: node.as_str(), column: "sealed_user_data" }
 }
 
 /// Releases the node of a machine that is retired.
@@ -85,6 +171,7 @@ pub(super) async fn release(
     now: Timestamp,
 ) -> Result<(), Fault> {
     let id = &machine.node_id;
+    inventory::remove(tx, &machine.pool_id, id.as_str()).await?;
     identities::lock_of(tx, id).await?;
     nodes::lock(tx, id).await?;
     identities::free(tx, id).await?;
@@ -92,7 +179,7 @@ pub(super) async fn release(
     identifiers::forget(tx, id.as_str()).await?;
     node_views::release(tx, id, now).await?;
     crls::changed(tx, &relay.random).await?;
-    let origin = Origin { actor: "relay".to_owned(), request_id: String::new(), at: now };
+    let origin = Origin { actor: ACTOR.to_owned(), request_id: String::new(), at: now };
     let event = Event {
         kind: Kind::NodeReleased,
         tenant: &machine.tenant_id,

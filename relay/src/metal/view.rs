@@ -24,6 +24,7 @@ pub fn shown(machine: &Machine, viewer: Viewer) -> Metal {
         attempt: (machine.attempt > 0).then_some(machine.attempt),
         deadline: machine.deadline,
         waiting_for: machine.waiting_for,
+        progress: machine.progress,
         last_error: machine.last_error.as_ref().map(|error| told(error, viewer)),
         skipped: machine.skipped.clone(),
         allowed_verbs: machine::allowed(machine.state),

@@ -117,10 +117,33 @@ impl Outside {
         })
     }
 
+    /// Whether a target may be named where these networks are listed beside the admin's.
+    #[must_use]
+    pub fn may_name_in(&self, target: &Target, listed: &[IpNet]) -> bool {
+        match target.host() {
+            Host::Name(_) => true,
+            Host::Address(address) => self.allows_in(&[*address], listed),
+        }
+    }
+
+    /// Resolves and judges a target that somebody else is to connect to; these networks are listed beside the admin's.
+    ///
+    /// # Errors
+    /// [`Unreached::RefusedAddress`], [`Unreached::NotResolved`].
+    pub async fn leads(&self, target: &Target, listed: &[IpNet]) -> Result<(), Unreached> {
+        let addresses = addresses(target).await?;
+        if self.allows_in(&addresses, listed) { Ok(()) } else { Err(Unreached::RefusedAddress) }
+    }
+
     /// Whether all of these are allowed, and there is one.
     fn allows(&self, addresses: &[IpAddr]) -> bool {
+        self.allows_in(addresses, &[])
+    }
+
+    fn allows_in(&self, addresses: &[IpAddr], more: &[IpNet]) -> bool {
         let Some(own) = own() else { return false };
-        !addresses.is_empty() && addresses.iter().all(|address| is_allowed(*address, &self.listed, &own))
+        let listed = [self.listed.as_slice(), more].concat();
+        !addresses.is_empty() && addresses.iter().all(|address| is_allowed(*address, &listed, &own))
     }
 }
 

@@ -1,12 +1,12 @@
 //! The table `join_tokens`: what the join reads and counts. Making, listing and revoking is in `token_views`.
 
 use super::{Row, StoreError, Tx};
-use crate::facts::TokenFacts;
+use crate::facts::{TokenFacts, TokenPurpose};
 use shared::{id::JoinTokenId, time::Timestamp, token::SecretDigest};
 
 const SECRET: &str = "SELECT secret_sha256 FROM join_tokens WHERE id = $1";
 const LOCK: &str = "SELECT id, tenant_id, pool_id, max_uses, uses, pending, expect, allow_reclaim, hosted, \
-    expires_at, revoked_at FROM join_tokens WHERE id = $1";
+    expires_at, revoked_at, purpose, node_id FROM join_tokens WHERE id = $1";
 const CONSUME: &str = "UPDATE join_tokens SET uses = uses + 1, last_used_at = $2 \
     WHERE id = $1 AND uses + pending < max_uses";
 const CONSUME_HELD: &str = "UPDATE join_tokens SET uses = uses + 1, pending = pending - 1, last_used_at = $2 \
@@ -88,5 +88,7 @@ fn token(row: &Row) -> Result<TokenFacts, StoreError> {
         hosted: row.maybe_word("hosted")?,
         expires_at: row.time("expires_at")?,
         revoked_at: row.maybe_time("revoked_at")?,
+        purpose: row.parse_with("purpose", TokenPurpose::parse)?,
+        node: row.maybe_text("node_id")?.map(|_| row.parsed("node_id")).transpose()?,
     })
 }

@@ -2,56 +2,68 @@
 //! was read: by its version, and by the fence of the worker that has it. So whoever was late writes nothing.
 
 use super::{Row, StoreError, Tx};
-use crate::metal::facts::{Machine, Reach};
+use crate::metal::facts::{Boot, Machine, Reach};
 use serde_json::json;
 use shared::{
     api::{
         metal::{MetalState, MetalVerb, NodeCertificate, PowerTarget, Transition, WaitingFor},
         node::Trust,
+        nodes::NodeState,
     },
-    id::{EventId, NodeId, TaskId},
+    id::{EventId, JoinTokenId, MetalStepId, NodeId, TaskId},
     time::Timestamp,
 };
+use std::str::FromStr;
 
 const FIND: &str = "SELECT m.node_id, m.pool_id, m.tenant_id, m.site_id, m.state, m.began_from, m.task_id, m.step, m.attempt, \
     m.deadline, m.waiting_for, m.intent, m.last_error, m.skipped, m.aborted, m.forced, m.wanted_power, m.address, m.protocol, \
     m.cipher_suite, m.tls, m.sealed_credentials, m.refusals, m.retry_at, m.expect_serial, m.vendor, m.firmware, m.virtual_media, \
-    m.identity, m.hardware, m.power_state, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
-    c.trust AS certificate_trust \
+    m.identity, m.hardware, m.power_state, m.options, m.sealed_user_data, m.tainted, m.sealed_boot, m.boot_path_sha256, m.boot_token, \
+    m.agent_key, m.install_token, m.agent_step, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
+    c.trust AS certificate_trust, CASE WHEN n.token_id = m.install_token THEN n.state ELSE '' END AS joined, s.progress \
     FROM metal m JOIN nodes n ON n.id = m.node_id LEFT JOIN certificates c ON c.serial = n.current_serial AND n.state = 'live' \
+    LEFT JOIN metal_steps s ON s.id = m.agent_step \
     WHERE m.node_id = $1";
 const LOCK: &str = "SELECT version FROM metal WHERE node_id = $1";
 const PAGE: &str = "SELECT m.node_id, m.pool_id, m.tenant_id, m.site_id, m.state, m.began_from, m.task_id, m.step, m.attempt, \
     m.deadline, m.waiting_for, m.intent, m.last_error, m.skipped, m.aborted, m.forced, m.wanted_power, m.address, m.protocol, \
     m.cipher_suite, m.tls, m.sealed_credentials, m.refusals, m.retry_at, m.expect_serial, m.vendor, m.firmware, m.virtual_media, \
-    m.identity, m.hardware, m.power_state, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
-    c.trust AS certificate_trust \
+    m.identity, m.hardware, m.power_state, m.options, m.sealed_user_data, m.tainted, m.sealed_boot, m.boot_path_sha256, m.boot_token, \
+    m.agent_key, m.install_token, m.agent_step, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
+    c.trust AS certificate_trust, CASE WHEN n.token_id = m.install_token THEN n.state ELSE '' END AS joined, s.progress \
     FROM metal m JOIN nodes n ON n.id = m.node_id LEFT JOIN certificates c ON c.serial = n.current_serial AND n.state = 'live' \
+    LEFT JOIN metal_steps s ON s.id = m.agent_step \
     WHERE m.pool_id = $1 AND m.node_id > $2 AND ($3 = 1 OR m.state <> 'retired') ORDER BY m.node_id LIMIT $4";
 const AT_BMC: &str =
     "SELECT node_id, tenant_id FROM metal WHERE site_id = $1 AND address = $2 AND state <> 'retired'";
 const INSERT: &str = "INSERT INTO metal (node_id, pool_id, tenant_id, site_id, state, began_from, task_id, step, attempt, deadline, \
     waiting_for, intent, last_error, skipped, aborted, forced, wanted_power, address, protocol, cipher_suite, tls, \
     sealed_credentials, refusals, retry_at, expect_serial, vendor, firmware, virtual_media, identity, hardware, power_state, \
-    updated_at, fence, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $32)";
+    updated_at, fence, version, options, sealed_user_data, tainted, sealed_boot, boot_path_sha256, boot_token, agent_key, \
+    install_token, agent_step, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $32)";
 const SAVE: &str = "UPDATE metal SET pool_id = $2, tenant_id = $3, site_id = $4, state = $5, began_from = $6, task_id = $7, step = $8, \
     attempt = $9, deadline = $10, waiting_for = $11, intent = $12, last_error = $13, skipped = $14, aborted = $15, forced = $16, \
     wanted_power = $17, address = $18, protocol = $19, cipher_suite = $20, tls = $21, sealed_credentials = $22, refusals = $23, \
     retry_at = $24, expect_serial = $25, vendor = $26, firmware = $27, virtual_media = $28, identity = $29, hardware = $30, \
-    power_state = $31, updated_at = $32, version = version + 1 WHERE node_id = $1 AND fence = $33 AND version = $34";
+    power_state = $31, updated_at = $32, options = $35, sealed_user_data = $36, tainted = $37, sealed_boot = $38, \
+    boot_path_sha256 = $39, boot_token = $40, agent_key = $41, install_token = $42, agent_step = $43, version = version + 1 WHERE node_id = $1 AND fence = $33 AND version = $34";
 const TAKE: &str = "UPDATE metal SET fence = fence + 1 WHERE node_id = $1";
-const TELL: &str = "INSERT INTO metal_history (id, node_id, at, actor, verb, from_state, to_state, reason, task_id) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const TELL: &str = "INSERT INTO metal_history (id, node_id, version, at, actor, verb, from_state, to_state, reason, task_id) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const HISTORY: &str = "SELECT id, at, actor, verb, from_state, to_state, reason, task_id FROM metal_history \
-    WHERE node_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
+    WHERE node_id = $1 AND ($2 = '' OR version < (SELECT version FROM metal_history WHERE node_id = $1 AND id = $2)) \
+    ORDER BY version DESC LIMIT $3";
 const IDLE: &str = "SELECT node_id FROM metal WHERE (wanted_power IS NOT NULL OR state IN ('enrolling', 'inspecting', \
     'commissioning', 'deploying', 'rescuing', 'unrescuing', 'releasing', 'retiring')) \
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE task_key = metal.node_id AND due_at IS NOT NULL) ORDER BY node_id LIMIT $1";
 const COUNT: &str = "SELECT state, COUNT(*) AS count FROM metal GROUP BY state";
+const AT_BOOT: &str = "SELECT node_id FROM metal WHERE boot_path_sha256 = $1";
+const AGENT_JOINED: &str = "UPDATE metal SET agent_key = $3, identity = $4, version = version + 1 \
+    WHERE node_id = $1 AND boot_token = $2";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[FIND, LOCK, PAGE, AT_BMC, INSERT, SAVE, TAKE, TELL, HISTORY, IDLE, COUNT];
+    &[FIND, LOCK, PAGE, AT_BMC, INSERT, SAVE, TAKE, TELL, HISTORY, IDLE, COUNT, AT_BOOT, AGENT_JOINED];
 
 /// The table and the column of sealed credentials.
 pub const TABLE: &str = "metal";
@@ -142,6 +154,8 @@ pub async fn save(tx: &mut Tx<'_>, machine: &mut Machine, now: Timestamp) -> Res
 pub struct Told<'a> {
     /// The id of its event.
     pub id: &'a EventId,
+    /// The version that the machine has now.
+    pub version: i64,
     /// When.
     pub at: Timestamp,
     /// Who.
@@ -166,6 +180,7 @@ pub async fn tell(tx: &mut Tx<'_>, node: &NodeId, told: &Told<'_>) -> Result<(),
     let row = [
         told.id.as_str().into(),
         node.as_str().into(),
+        told.version.into(),
         told.at.into(),
         told.actor.into(),
         told.verb.map(MetalVerb::as_str).into(),
@@ -187,8 +202,7 @@ pub async fn history(
     before: Option<&EventId>,
     limit: i64,
 ) -> Result<Vec<Transition>, StoreError> {
-    // Behind every id: they begin with `ev_`.
-    let before = before.map_or("ew", EventId::as_str);
+    let before = before.map_or("", EventId::as_str);
     let rows = tx.fetch_all(HISTORY, &[node.as_str().into(), before.into(), limit.into()]).await?;
     rows.iter().map(transition).collect()
 }
@@ -210,6 +224,32 @@ pub async fn count_by_state(tx: &mut Tx<'_>) -> Result<Vec<(MetalState, i64)>, S
     rows.iter().map(|row| Ok((row.word("state")?, row.integer("count")?))).collect()
 }
 
+/// The machine whose agent is started by the image at this path.
+///
+/// # Errors
+/// The store's.
+pub async fn at_boot(tx: &mut Tx<'_>, path_sha256: &str) -> Result<Option<NodeId>, StoreError> {
+    let row = tx.fetch_optional(AT_BOOT, &[path_sha256.into()]).await?;
+    row.map(|row| row.parsed("node_id")).transpose()
+}
+
+/// Writes that the agent of a machine, which is locked, joined with this key by the token of its start. Whoever works on the
+/// machine meanwhile sees another version, and looks again.
+///
+/// # Errors
+/// The store's; [`StoreError::Race`] if the token is of another start by now.
+pub async fn agent_joined(tx: &mut Tx<'_>, machine: &Machine, key_sha256: &str) -> Result<(), StoreError> {
+    let Some(boot) = &machine.boot else { return Err(StoreError::Race) };
+    let identity = json!(machine.identity).to_string();
+    let row = [
+        machine.node_id.as_str().into(),
+        boot.token.as_str().into(),
+        key_sha256.into(),
+        identity.as_str().into(),
+    ];
+    if tx.execute(AGENT_JOINED, &row).await? == 1 { Ok(()) } else { Err(StoreError::Race) }
+}
+
 async fn write(
     tx: &mut Tx<'_>,
     sql: &'static str,
@@ -221,7 +261,8 @@ async fn write(
     let last_error = last_error.as_ref().map(|it| text(json!(it)));
     let hardware = machine.hardware.as_ref().map(|it| text(json!(it)));
     let (skipped, tls) = (text(json!(machine.skipped)), text(json!(machine.reach.tls)));
-    let identity = text(json!(machine.identity));
+    let (identity, options) = (text(json!(machine.identity)), text(json!(machine.options)));
+    let boot = machine.boot.as_ref();
     let row = [
         machine.node_id.as_str().into(),
         (&machine.pool_id).into(),
@@ -257,6 +298,15 @@ async fn write(
         now.into(),
         machine.fence.into(),
         machine.version.into(),
+        options.as_str().into(),
+        (&machine.sealed_user_data).into(),
+        machine.tainted.into(),
+        boot.map(|boot| boot.sealed.as_str()).into(),
+        boot.map(|boot| boot.path_sha256.as_str()).into(),
+        boot.map(|boot| boot.token.as_str()).into(),
+        (&machine.agent_key).into(),
+        machine.install_token.as_ref().map(JoinTokenId::as_str).into(),
+        machine.agent_step.as_ref().map(MetalStepId::as_str).into(),
     ];
     tx.execute(sql, &row).await
 }
@@ -269,7 +319,7 @@ fn machine(row: &Row) -> Result<Machine, StoreError> {
         site_id: row.text("site_id")?,
         state: row.word("state")?,
         began_from: row.word("began_from")?,
-        task_id: row.maybe_text("task_id")?.and_then(|id| id.parse().ok()),
+        task_id: maybe_id(row, "task_id")?,
         step: row.maybe_text("step")?,
         attempt: row.integer("attempt")?,
         deadline: row.maybe_time("deadline")?,
@@ -297,6 +347,15 @@ fn machine(row: &Row) -> Result<Machine, StoreError> {
         hardware: row.maybe_json("hardware")?,
         power_state: row.word("power_state")?,
         certificate: certificate(row)?,
+        options: row.json("options")?,
+        sealed_user_data: row.maybe_text("sealed_user_data")?,
+        tainted: row.flag("tainted")?,
+        boot: boot(row)?,
+        agent_key: row.maybe_text("agent_key")?,
+        install_token: maybe_id(row, "install_token")?,
+        has_joined: row.text("joined")? == NodeState::Live.as_str(),
+        agent_step: maybe_id(row, "agent_step")?,
+        progress: row.maybe_json("progress")?,
         fence: row.integer("fence")?,
         version: row.integer("version")?,
         created_at: row.time("created_at")?,
@@ -310,6 +369,15 @@ fn certificate(row: &Row) -> Result<Option<NodeCertificate>, StoreError> {
     Ok(Some(NodeCertificate { serial, expires_at: row.time("not_after")?, trust }))
 }
 
+fn boot(row: &Row) -> Result<Option<Boot>, StoreError> {
+    let Some(sealed) = row.maybe_text("sealed_boot")? else { return Ok(None) };
+    Ok(Some(Boot { sealed, path_sha256: row.text("boot_path_sha256")?, token: row.parsed("boot_token")? }))
+}
+
+fn maybe_id<T: FromStr>(row: &Row, column: &str) -> Result<Option<T>, StoreError> {
+    if row.maybe_text(column)?.is_none() { Ok(None) } else { row.parsed(column).map(Some) }
+}
+
 fn transition(row: &Row) -> Result<Transition, StoreError> {
     Ok(Transition {
         id: row.parsed("id")?,
@@ -319,6 +387,6 @@ fn transition(row: &Row) -> Result<Transition, StoreError> {
         from: row.maybe_word("from_state")?,
         to: row.word("to_state")?,
         reason: row.maybe_text("reason")?,
-        task_id: row.maybe_text("task_id")?.and_then(|id| id.parse().ok()),
+        task_id: maybe_id(row, "task_id")?,
     })
 }

@@ -37,6 +37,7 @@ pub mod logins;
 pub mod memberships;
 pub mod meta;
 pub mod metal;
+pub mod metal_steps;
 mod migrate;
 pub mod node_conditions;
 pub mod node_views;
@@ -106,6 +107,7 @@ const FAMILIES: &[&[&str]] = &[
     memberships::STATEMENTS,
     meta::STATEMENTS,
     metal::STATEMENTS,
+    metal_steps::STATEMENTS,
     migrate::STATEMENTS,
     node_conditions::STATEMENTS,
     node_views::STATEMENTS,

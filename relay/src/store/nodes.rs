@@ -24,6 +24,8 @@ const INSERT_ENROLLED: &str = "INSERT INTO nodes (id, pool_id, tenant_id, site_i
     token_id, remote_address, agent_version, current_serial, created_at, joined_at) \
     VALUES ($1, $2, $3, $4, 'live', 0, $5, $6, '', '', '', '', '', $7, $7)";
 const SET_IDENTITY: &str = "UPDATE nodes SET identity = $2 WHERE id = $1 AND generation = 0";
+const END_CERTIFICATE: &str = "UPDATE nodes SET generation = generation + 1, key_sha256 = '', current_serial = '', previous_serial = NULL, \
+    next_serial = NULL, boot_id = NULL, earlier_boot_ids = NULL WHERE id = $1";
 const REJOIN: &str = "UPDATE nodes SET generation = $2, trust = $3, hosted = $4, identity = $5, seen_identity = NULL, \
     token_id = $6, remote_address = $7, kubernetes_node_name = $8, agent_version = $9, joined_at = $10, \
     ek_sha256 = COALESCE($11, ek_sha256), ek_manufacturer = CASE WHEN $11 IS NULL THEN ek_manufacturer ELSE $12 END, \
@@ -48,6 +50,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT,
     INSERT_ENROLLED,
     SET_IDENTITY,
+    END_CERTIFICATE,
     REJOIN,
     REPLACE_CERTIFICATE,
     OFFER_CERTIFICATE,
@@ -202,6 +205,14 @@ pub async fn insert_enrolled(
 /// The store's.
 pub async fn set_identity(tx: &mut Tx<'_>, id: &NodeId, identity: &Identity) -> Result<(), StoreError> {
     tx.execute(SET_IDENTITY, &[id.as_str().into(), json(identity).as_str().into()]).await.map(drop)
+}
+
+/// Ends the certificate of a node, which is locked; it stays a node, without a key until it joins again.
+///
+/// # Errors
+/// The store's.
+pub async fn end_certificate(tx: &mut Tx<'_>, id: &NodeId) -> Result<(), StoreError> {
+    tx.execute(END_CERTIFICATE, &[id.as_str().into()]).await.map(drop)
 }
 
 /// Writes that a node joined again.

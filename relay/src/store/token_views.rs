@@ -1,9 +1,10 @@
 //! The table `join_tokens` as people see it: minting, listing, revoking. What the join counts is in `join_tokens`.
 
 use super::{Row, StoreError, Tx};
+use crate::facts::TokenPurpose;
 use shared::{
     api::join_tokens::{Hosted, JoinToken, TokenRole},
-    id::JoinTokenId,
+    id::{JoinTokenId, NodeId},
     time::Timestamp,
     token::SecretDigest,
 };
@@ -17,8 +18,8 @@ const PAGE: &str = "SELECT id, tenant_id, pool_id, max_uses, uses, pending, expe
 const LIVE: &str = "SELECT id FROM join_tokens \
     WHERE pool_id = $1 AND revoked_at IS NULL AND uses < max_uses AND expires_at > $2 LIMIT 1";
 const INSERT: &str = "INSERT INTO join_tokens (id, tenant_id, pool_id, secret_sha256, max_uses, uses, pending, \
-    expect, allow_reclaim, hosted, created_at, created_by, expires_at) \
-    VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING";
+    expect, allow_reclaim, hosted, created_at, created_by, expires_at, purpose, node_id) \
+    VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (id) DO NOTHING";
 const REVOKE: &str = "UPDATE join_tokens SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 const REVOKE_ALL: &str = "UPDATE join_tokens SET revoked_at = $2 WHERE pool_id = $1 AND revoked_at IS NULL";
 
@@ -78,6 +79,28 @@ pub async fn revoke_all(tx: &mut Tx<'_>, pool_id: &str, now: Timestamp) -> Resul
 /// # Errors
 /// The store's; [`StoreError::Race`] if an equal request was first.
 pub async fn insert(tx: &mut Tx<'_>, token: &JoinToken, secret: SecretDigest) -> Result<(), StoreError> {
+    write(tx, token, secret, (TokenPurpose::Node, None)).await
+}
+
+/// Writes a new, unused token for one machine.
+///
+/// # Errors
+/// The store's.
+pub async fn insert_for(
+    tx: &mut Tx<'_>,
+    token: &JoinToken,
+    secret: SecretDigest,
+    (purpose, node): (TokenPurpose, &NodeId),
+) -> Result<(), StoreError> {
+    write(tx, token, secret, (purpose, Some(node))).await
+}
+
+async fn write(
+    tx: &mut Tx<'_>,
+    token: &JoinToken,
+    secret: SecretDigest,
+    (purpose, node): (TokenPurpose, Option<&NodeId>),
+) -> Result<(), StoreError> {
     let secret = secret.to_hex();
     let expect = token.expect.as_ref().map(|expect| serde_json::json!(expect).to_string());
     let row = [
@@ -92,6 +115,8 @@ pub async fn insert(tx: &mut Tx<'_>, token: &JoinToken, secret: SecretDigest) ->
         token.created_at.into(),
         (&token.created_by).into(),
         token.expires_at.into(),
+        purpose.as_str().into(),
+        node.map(NodeId::as_str).into(),
     ];
     if tx.execute(INSERT, &row).await? == 1 { Ok(()) } else { Err(StoreError::Race) }
 }

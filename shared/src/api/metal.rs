@@ -14,9 +14,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod state;
+mod verbs;
 mod view;
 
 pub use state::{MetalState, MetalVerb, Phase as StatePhase};
+pub use verbs::{
+    DeployMetal, Image, InspectMetal, MoveMetal, PowerTarget, RescueMetal, RetireMetal, SwitchPower,
+};
 pub use view::{
     Bmc, BmcProtocol, Hardware, LastError, MachineIdentity, Metal, MetalAnswer, MetalDone, MetalHistory,
     MetalList, NodeCertificate, PowerState, Transition, WaitingFor,
@@ -64,11 +68,39 @@ pub const SET_CREDENTIALS: Op<SetCredentials, MetalDone> = Op::mutation(
 pub const POWER: Op<SwitchPower, MetalDone> =
     Op::mutation("compute.metal.power", may(Action::MetalPower), Phase::V0_3, "Switch a machine on or off.");
 /// Looks a machine over.
-pub const INSPECT: Op<MoveMetal, MetalDone> = Op::mutation(
+pub const INSPECT: Op<InspectMetal, MetalDone> = Op::mutation(
     "compute.metal.inspect",
     may(Action::MetalInspect),
     Phase::V0_3,
-    "Find out a machine's processors, memory, disks and network cards, by its BMC.",
+    "Find out a machine's processors, memory, disks and network cards, by its BMC, and by the agent if asked to.",
+);
+/// Makes a machine ready for whoever gets it.
+pub const COMMISSION: Op<MoveMetal, MetalDone> = Op::mutation(
+    "compute.metal.commission",
+    may(Action::MetalCommission),
+    Phase::V0_3,
+    "Start the agent in a machine: look it over, compare, wipe its disks, burn it in; then it is available.",
+);
+/// Gives a machine a system.
+pub const DEPLOY: Op<DeployMetal, MetalDone> = Op::mutation(
+    "compute.metal.deploy",
+    may(Action::MetalDeploy),
+    Phase::V0_3,
+    "Write an image of a disk to a machine; it is deployed once the bcd in that has joined as this node.",
+);
+/// Starts a machine beside its system.
+pub const RESCUE: Op<RescueMetal, MetalDone> = Op::mutation(
+    "compute.metal.rescue",
+    may(Action::MetalRescue),
+    Phase::V0_3,
+    "Start a deployed machine beside its system, reachable by an SSH key; or end that.",
+);
+/// Takes a machine's system away.
+pub const RELEASE: Op<MoveMetal, MetalDone> = Op::mutation(
+    "compute.metal.release",
+    may(Action::MetalRelease),
+    Phase::V0_3,
+    "End a machine's certificate and erase all its disks; then it is available.",
 );
 /// Lets a machine go for good.
 pub const RETIRE: Op<RetireMetal, MetalDone> = Op::mutation(
@@ -206,84 +238,4 @@ pub struct GetHistory {
     /// The last page's cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<EventId>,
-}
-
-/// A machine to move by a verb that takes nothing more.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct MoveMetal {
-    /// The pool's tenant.
-    pub tenant_id: TenantId,
-    /// The pool.
-    pub pool_id: Name,
-    /// The machine.
-    pub node_id: NodeId,
-    /// The version that it must still have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_version: Option<Version>,
-    /// Makes a retry the same request.
-    pub idempotency_key: IdempotencyKey,
-}
-
-/// A machine to switch.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SwitchPower {
-    /// The pool's tenant.
-    pub tenant_id: TenantId,
-    /// The pool.
-    pub pool_id: Name,
-    /// The machine.
-    pub node_id: NodeId,
-    /// What it is to be.
-    pub target: PowerTarget,
-    /// The version that it must still have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_version: Option<Version>,
-    /// Makes a retry the same request.
-    pub idempotency_key: IdempotencyKey,
-}
-
-/// What a machine is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum PowerTarget {
-    /// On.
-    On,
-    /// Off: its system is asked, and after 300 seconds not asked any more.
-    Off,
-    /// Off at once.
-    ForceOff,
-}
-
-impl PowerTarget {
-    /// As the wire and the store say it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Off => "off",
-            Self::ForceOff => "forceOff",
-        }
-    }
-}
-
-/// A machine to retire.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RetireMetal {
-    /// The pool's tenant.
-    pub tenant_id: TenantId,
-    /// The pool.
-    pub pool_id: Name,
-    /// The machine.
-    pub node_id: NodeId,
-    /// Whether to go on where its BMC can't be reached; the view names the steps that were skipped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub force: Option<bool>,
-    /// The version that it must still have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_version: Option<Version>,
-    /// Makes a retry the same request.
-    pub idempotency_key: IdempotencyKey,
 }

@@ -26,6 +26,7 @@ pub mod projects;
 pub mod roles;
 pub mod secrets;
 pub mod sites;
+pub mod steps;
 pub mod subject;
 pub mod tasks;
 pub mod tenants;
@@ -96,6 +97,8 @@ pub enum Access {
     Node,
     /// A machine with a valid `node` certificate.
     PlatformNode,
+    /// The agent in a metal machine, with its `agent` certificate.
+    Agent,
     /// Every valid credential of a person or service.
     Any,
     /// Whoever may do this to what is their own: every user, and an API token that holds the action.
@@ -113,6 +116,7 @@ impl Access {
             Self::RenewingNode => "node certificate (also expired, within the grace)".to_owned(),
             Self::Node => "node certificate".to_owned(),
             Self::PlatformNode => "`node` certificate".to_owned(),
+            Self::Agent => "`agent` certificate".to_owned(),
             Self::Any => "any credential".to_owned(),
             Self::Own(action) => format!("{} @ self", action.as_str()),
             Self::May(action, scope) => format!("{} @ {}", action.as_str(), scope.as_str()),

@@ -1,6 +1,9 @@
 //! The fake BMC's machine, and what is answered of it.
 
-use super::{BMC_PASSWORD, BMC_USER, Etags, Media, Persona};
+use super::{
+    BMC_PASSWORD, BMC_USER, Etags, Media, Persona,
+    answers::{collection, empty, found, put},
+};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
     HeaderValue, Response, StatusCode,
@@ -70,6 +73,9 @@ pub(super) struct Machine {
     /// What it becomes, and after how many looks.
     becomes: Option<(bool, u32)>,
     boot_enabled: &'static str,
+    boot_target: String,
+    /// What it started from, each time: the URL of its media, or `disk`.
+    pub(super) started: Vec<String>,
     inserted: Option<(usize, String)>,
     etag: u32,
     pub(super) asked: Vec<Asked>,
@@ -84,6 +90,8 @@ impl Machine {
             is_on: false,
             becomes: None,
             boot_enabled: "Disabled",
+            boot_target: "None".to_owned(),
+            started: Vec::new(),
             inserted: None,
             etag: 1,
             asked: Vec::new(),
@@ -218,7 +226,7 @@ impl Machine {
         if let Some((to, looks)) = self.becomes {
             self.becomes = (looks > 1).then(|| (to, looks - 1));
             if self.becomes.is_none() {
-                self.is_on = to;
+                self.turn(to);
             }
         }
         let base = format!("/redfish/v1/Systems/{}", self.persona.system);
@@ -229,7 +237,7 @@ impl Machine {
             "PowerState": if self.is_on { "On" } else { "Off" },
             "ProcessorSummary": {"Count": 2, "Model": "AMD EPYC 9654 96-Core Processor"},
             "MemorySummary": {"TotalSystemMemoryGiB": 1536},
-            "Boot": {"BootSourceOverrideEnabled": self.boot_enabled, "BootSourceOverrideTarget": "None"},
+            "Boot": {"BootSourceOverrideEnabled": self.boot_enabled, "BootSourceOverrideTarget": self.boot_target},
             "EthernetInterfaces": {"@odata.id": format!("{base}/EthernetInterfaces")},
             "Storage": {"@odata.id": format!("{base}/Storage")},
             "Links": {"ManagedBy": [{"@odata.id": format!("/redfish/v1/Managers/{}", self.persona.manager)}]},
@@ -309,6 +317,20 @@ impl Machine {
         }
     }
 
+    /// On, from its media where it was told so once, or off.
+    fn turn(&mut self, on: bool) {
+        self.is_on = on;
+        if !on {
+            return;
+        }
+        let once = self.boot_enabled == "Once" && self.boot_target == "Cd";
+        let media = self.inserted.as_ref().filter(|_| once).map(|(_, image)| image.clone());
+        self.started.push(media.unwrap_or_else(|| "disk".to_owned()));
+        if self.boot_enabled == "Once" {
+            self.boot_enabled = "Disabled";
+        }
+    }
+
     fn reset(&mut self, input: &Value, body: &[u8]) -> Response<Vec<u8>> {
         let kind = input.get("ResetType").and_then(Value::as_str).unwrap_or_default().to_owned();
         let members = input.as_object().map_or(0, serde_json::Map::len);
@@ -325,7 +347,7 @@ impl Machine {
             || (kind == "GracefulShutdown" && self.ills.hangs_at_shutdown);
         if !ignored {
             match self.ills.looks {
-                0 => self.is_on = to,
+                0 => self.turn(to),
                 looks => self.becomes = Some((to, looks)),
             }
         }
@@ -355,6 +377,9 @@ impl Machine {
                 .find(|it| *it == enabled)
                 .unwrap_or("Disabled");
         }
+        if let Some(target) = input.pointer("/Boot/BootSourceOverrideTarget").and_then(Value::as_str) {
+            target.clone_into(&mut self.boot_target);
+        }
         if input.get("Inserted") == Some(&Value::Bool(false)) {
             self.inserted = None;
         }
@@ -375,27 +400,4 @@ impl Machine {
         *refusal.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         refusal
     }
-}
-
-fn put(of: &mut Value, name: &str, value: Value) {
-    if let Some(members) = of.as_object_mut() {
-        members.insert(name.to_owned(), value);
-    }
-}
-
-fn collection(members: impl IntoIterator<Item = String>) -> Value {
-    let members: Vec<Value> = members.into_iter().map(|path| json!({"@odata.id": path})).collect();
-    json!({"Name": "Collection", "Members@odata.count": members.len(), "Members": members})
-}
-
-fn found(body: &Value) -> Response<Vec<u8>> {
-    let mut answer = Response::new(body.to_string().into_bytes());
-    answer.headers_mut().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    answer
-}
-
-fn empty() -> Response<Vec<u8>> {
-    let mut answer = Response::new(Vec::new());
-    *answer.status_mut() = StatusCode::NO_CONTENT;
-    answer
 }

@@ -1,6 +1,7 @@
 //! A BMC that speaks Redfish as strictly as it can be read, in the ways of several makers, and misbehaves as its test says. Nothing in
 //! it depends on time: a machine changes after so many looks at it. It notes what it was asked, and how many asked at once.
 
+mod answers;
 mod machine;
 mod persona;
 
@@ -95,6 +96,12 @@ impl FakeBmc {
     /// Switches its machine, as by its button.
     pub fn switch(&self, on: bool) {
         self.machine().is_on = on;
+    }
+
+    /// What its machine started from, each time: the URL of its media, or `disk`.
+    #[must_use]
+    pub fn started(&self) -> Vec<String> {
+        self.machine().started.clone()
     }
 
     /// What it was asked for, in order: methods that change something.

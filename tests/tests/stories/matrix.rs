@@ -32,6 +32,8 @@ const JOINS: &[(&str, &str)] = &[("", "join")];
 const TASK: &[(&str, &str)] = &[("", "task")];
 const PING: &str = r#"{"type": "worker", "identifier": "w", "version": "1", "startedAt": "2026-01-02T03:04:05Z", "intervalSeconds": 60}"#;
 const PINGED: &[(&str, &str)] = &[("infra.components.ping", PING)];
+/// A machine that is being enrolled, whose BMC nobody reaches, made once.
+const METAL: &[(&str, &str)] = &[("", "metal")];
 /// A tenant has not many webhooks: all are deleted first.
 const NO_WEBHOOK: &[(&str, &str)] = &[("", "no webhook")];
 const A_WEBHOOK: &[(&str, &str)] = &[("", "no webhook"), ("iam.webhooks.create", WEBHOOK)];
@@ -147,6 +149,22 @@ const ROWS: &[Row] = &[
     ("", "compute.nodes.ban", JOINS, r#"{"tenantId": "acme", "poolId": "barn-a", "nodeId": "$node"}"#),
     ("", "compute.nodes.unban", JOINS, r#"{"tenantId": "acme", "poolId": "barn-a", "nodeId": "$node"}"#),
     ("", "compute.nodes.release", JOINS, r#"{"tenantId": "acme", "poolId": "barn-a", "nodeId": "$node"}"#),
+    ("platform", "compute.metal.enroll", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "bmc": {"address": "192.0.2.$n", "username": "u", "password": "p", "tlsInsecure": true}}"#),
+    ("custom", "compute.metal.enroll", METAL, r#"{"tenantId": "acme", "poolId": "barn-a", "bmc": {"address": "192.0.2.$n", "username": "u", "password": "p", "tlsInsecure": true}}"#),
+    ("", "compute.metal.get", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "compute.metal.list", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a"}"#),
+    ("", "compute.metal.history", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "compute.metal.setCredentials", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "bmc": {"username": "u", "password": "q"}}"#),
+    ("", "compute.metal.power", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "target": "on"}"#),
+    ("", "compute.metal.inspect", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "compute.metal.commission", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "compute.metal.deploy", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "image": {"url": "https://images.example.org/x", "sha256": "$ek", "format": "raw"}}"#),
+    ("", "compute.metal.rescue", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"}"#),
+    ("", "compute.metal.release", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "compute.metal.abort", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "compute.metal.retire", METAL, r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("", "node.steps.poll", &[], "{}"),
+    ("", "node.steps.report", &[], r#"{"stepId": "ms_00000000000000000000000000", "result": {}}"#),
     ("", "node.join", &[], "$join"),
     ("", "node.renew", &[], "$renew"),
     ("", "node.heartbeat", &[], "{}"),
@@ -202,6 +220,7 @@ struct Facts {
     made: Value,
     request: String,
     node: String,
+    metal: String,
     task: String,
 }
 
@@ -237,6 +256,7 @@ impl Facts {
             made: Value::Null,
             request: String::new(),
             node: String::new(),
+            metal: String::new(),
             task: String::new(),
         };
         let many = json!({"tenantId": "acme", "poolId": "barn-a", "ttlSeconds": 86_400, "maxUses": 10_000});
@@ -417,6 +437,17 @@ impl Facts {
                         self.root("iam/webhooks/delete", delete).await;
                     }
                 }
+                ("", "metal") if !self.metal.is_empty() => {}
+                ("", "metal") => {
+                    for site in ["default", "barn"] {
+                        let networks = json!({"siteId": site, "bmcNetworks": ["192.0.2.0/24"]});
+                        self.root("compute/sites/update", networks).await;
+                    }
+                    let bmc = json!({"address": "192.0.2.0", "username": "u", "password": "p", "tlsInsecure": true});
+                    let enroll = json!({"tenantId": "acme", "poolId": "gpu-a", "bmc": bmc, "idempotencyKey": unique("key")});
+                    let made = self.root("compute/metal/enroll", enroll).await;
+                    self.metal = made["node"]["nodeId"].as_str().unwrap().to_owned();
+                }
                 ("", "task") => self.task = self.errand().await,
                 ("", _) => {
                     let mut machine = Machine::new(self.next());
@@ -453,6 +484,7 @@ impl Facts {
             .replace("$spare", &self.spare)
             .replace("$request", &self.request)
             .replace("$node", &self.node)
+            .replace("$metal", &self.metal)
             .replace("$task", &self.task)
             .replace("$pem", &self.pem.replace('\n', "\\n"))
             .replace("$ek", &"ab".repeat(32));
@@ -473,7 +505,9 @@ impl Facts {
             },
             body => self.filled(body, Some(caller)),
         };
-        if method.ends_with(".create") || method.ends_with(".add") {
+        let reads = ["get", "list", "history"].iter().any(|own| method.ends_with(own));
+        let verb = method.starts_with("compute.metal.") && !reads;
+        if method.ends_with(".create") || method.ends_with(".add") || verb {
             body["idempotencyKey"] = json!(unique("key"));
         }
         let relay = &self.world.relay;

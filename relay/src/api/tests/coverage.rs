@@ -91,6 +91,19 @@ const BODIES: &[(&str, &str)] = &[
     ("compute.nodes.ban", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
     ("compute.nodes.unban", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
     ("compute.nodes.release", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$node"}"#),
+    ("compute.metal.enroll", r#"{"tenantId": "acme", "poolId": "gpu-a", "bmc": {"address": "192.0.2.7", "username": "u", "password": "p", "tlsInsecure": true}}"#),
+    ("compute.metal.get", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("compute.metal.list", r#"{"tenantId": "acme", "poolId": "gpu-a"}"#),
+    ("compute.metal.history", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("compute.metal.setCredentials", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "bmc": {"username": "u", "password": "q"}}"#),
+    ("compute.metal.abort", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("compute.metal.power", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "target": "on"}"#),
+    ("compute.metal.inspect", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("compute.metal.commission", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("compute.metal.deploy", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "image": {"url": "https://images.example.org/x", "sha256": "$ek", "format": "raw"}}"#),
+    ("compute.metal.rescue", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal", "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"}"#),
+    ("compute.metal.release", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
+    ("compute.metal.retire", r#"{"tenantId": "acme", "poolId": "gpu-a", "nodeId": "$metal"}"#),
     ("compute.pools.delete", r#"{"tenantId": "t", "poolId": "p"}"#),
     ("compute.sites.delete", r#"{"siteId": "s"}"#),
     ("iam.projects.delete", r#"{"tenantId": "t", "projectId": "j"}"#),
@@ -113,9 +126,11 @@ async fn every_row_is_decided_by_its_own_action() {
     at_a_desk(async |desk| {
         let node = nodes::admit(&desk, 1, nodes::UUID).await;
         let task = tasks::archived(&desk).await.to_string();
+        metal::allow(&desk, &["192.0.2.0/24"]).await;
         let mut ids = Ids { node: node.as_str().to_owned(), task, ..Ids::default() };
         for (name, body) in BODIES {
             let body = filled(body, &ids);
+            metal::stand(&desk, &ids.metal, name).await;
             let row = desk.registry.get(name).unwrap().method;
             refused_without_the_action(&desk, &row, &body).await;
             let mut unknown = body.clone();
@@ -138,6 +153,9 @@ async fn every_row_is_decided_by_its_own_action() {
             }
             if *name == "iam.webhooks.create" {
                 ids.webhook = answer["webhook"]["id"].as_str().unwrap().to_owned();
+            }
+            if *name == "compute.metal.enroll" {
+                ids.metal = answer["node"]["nodeId"].as_str().unwrap().to_owned();
             }
             if name.ends_with(".tokens.create") {
                 ids.api = answer["token"]["id"].as_str().unwrap().to_owned();
@@ -194,6 +212,7 @@ async fn recorded(desk: &Desk, method: &str) -> i64 {
 #[derive(Default)]
 struct Ids {
     node: String,
+    metal: String,
     token: String,
     request: String,
     authority: String,
@@ -209,7 +228,7 @@ const OF_A_STORED_TOKEN: &[&str] =
 
 /// A body with what it leaves open.
 fn filled(body: &str, ids: &Ids) -> Value {
-    let body = body.replace("$node", &ids.node).replace("$token", &ids.token);
+    let body = body.replace("$node", &ids.node).replace("$metal", &ids.metal).replace("$token", &ids.token);
     let body = body.replace("$request", &ids.request).replace("$authority", &ids.authority);
     let body = body.replace("$invite", &ids.invite).replace("$api", &ids.api);
     let body = body.replace("$task", &ids.task).replace("$webhook", &ids.webhook);
@@ -254,6 +273,7 @@ async fn a_machine_is_nobody_here() {
             let id = |prefix: &str| format!("{prefix}{}", "0".repeat(26));
             let ids = Ids {
                 node: id("nd_"),
+                metal: id("nd_"),
                 token: id("jt_"),
                 request: id("jr_"),
                 authority: id("ea_"),

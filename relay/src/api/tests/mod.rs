@@ -7,6 +7,7 @@ mod inventory;
 mod join_requests;
 mod join_tokens;
 mod members;
+mod metal;
 pub(crate) mod nodes;
 mod people;
 mod pools;
@@ -41,6 +42,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::{
     api::{
+        Kind,
         access::{AdminRole, ProjectRole, TenantRole},
         tokens::TokenType,
     },
@@ -106,6 +108,8 @@ impl Desk {
             metrics: Metrics::default(),
             heartbeats: Heartbeats::default(),
             lookups: Lookups::default(),
+            url: "https://relay.test:8443".to_owned(),
+            boot_url: Some("http://relay.test:8080".to_owned()),
             provider_tenant: installation.provider_tenant,
         });
         let registry = api::registry().unwrap();
@@ -150,7 +154,8 @@ impl Desk {
         mut body: Value,
     ) -> Result<Value, Problem> {
         let bound = self.registry.get(method).unwrap();
-        let creates = method.ends_with(".create") || method.ends_with(".add");
+        let of_metal = method.starts_with("compute.metal.") && bound.method.kind == Kind::Mutation;
+        let creates = method.ends_with(".create") || method.ends_with(".add") || of_metal;
         if creates && body.get("idempotencyKey").is_none() {
             body["idempotencyKey"] = json!(shared::hex::encode(&self.relay.random.bytes::<16>()));
         }

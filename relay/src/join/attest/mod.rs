@@ -1,6 +1,7 @@
 //! What attestors say of a join: pure verdicts over loaded facts. One that refuses outweighs all that defer, one that
 //! defers all that admit. They know nothing of each other.
 
+pub mod bmc;
 pub mod discovery;
 pub mod endorsement;
 pub mod placeholders;

@@ -21,6 +21,7 @@ pub enum Reason {
     TooLarge,
     Malformed,
     NoSystem,
+    NoVirtualMedia,
     Unsupported,
     ProtocolUnsupported,
 }
@@ -46,6 +47,7 @@ const REASONS: &[Row] = &[
     (Reason::TooLarge, "tooLarge", false, "the BMC's answer is over 4 MiB; does a BMC answer there?"),
     (Reason::Malformed, "malformed", true, "the BMC's answer is no Redfish, or leads elsewhere; does a BMC answer there?"),
     (Reason::NoSystem, "noSystem", false, "the BMC has no computer system that can be reset"),
+    (Reason::NoVirtualMedia, "noVirtualMedia", false, "the BMC takes no image of a CD, so no agent can be started in the machine; network boot is not built"),
     (Reason::Unsupported, "unsupported", false, "the BMC can't do this"),
     (Reason::ProtocolUnsupported, "protocolUnsupported", false, "this release speaks Redfish to BMCs; IPMI is not served"),
 ];

@@ -103,6 +103,26 @@ impl Bmc {
         }
     }
 
+    /// Inserts an image, if it is not the one that is inserted.
+    ///
+    /// # Errors
+    /// [`BmcError`]; [`Reason::NoVirtualMedia`] where there is no slot for one.
+    pub async fn insert(&self, url: &str) -> Result<(), BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.insert(url).await,
+        }
+    }
+
+    /// Lets the machine start from the inserted image, once, by UEFI.
+    ///
+    /// # Errors
+    /// [`BmcError`].
+    pub async fn boot_media_once(&self) -> Result<(), BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.boot_media_once().await,
+        }
+    }
+
     /// Takes an inserted image out, and lets the machine start from where it does by itself.
     ///
     /// # Errors

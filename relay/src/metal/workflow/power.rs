@@ -11,17 +11,19 @@ use shared::{
 };
 
 /// How long a change may take to be seen, in seconds.
-pub(in crate::metal) const SETTLE_SECONDS: i64 = 120;
+const SETTLE_SECONDS: i64 = 120;
 /// How long a system may take to shut down, in seconds; then it is not asked any more.
-pub(in crate::metal) const SHUTDOWN_SECONDS: i64 = 300;
+const SHUTDOWN_SECONDS: i64 = 300;
 /// How often On and ForceOff are asked at most.
 const MAX_ASKS: u32 = 3;
+/// How long it may take that a machine is on, or off, in seconds: a shutdown, and all that follows where nothing comes of it.
+pub(crate) const LONGEST_SECONDS: i64 = SHUTDOWN_SECONDS + 5 * SETTLE_SECONDS;
 /// How often it is looked while something is waited for, in seconds.
 const LOOK_SECONDS: u32 = 5;
 
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metal) enum Next {
+pub(crate) enum Next {
     /// The machine is as it is to be.
     Done,
     /// Write this down, then ask for it.
@@ -34,7 +36,7 @@ pub(in crate::metal) enum Next {
 
 /// What to do, by what was read and what was asked before. `graceful` says whether the machine can be asked to shut itself down.
 #[must_use]
-pub(in crate::metal) fn next(
+pub(crate) fn next(
     target: PowerTarget,
     observed: PowerState,
     before: Option<Intent>,

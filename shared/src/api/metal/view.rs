@@ -2,7 +2,7 @@
 
 use super::{MetalState, MetalVerb};
 use crate::{
-    api::node::Trust,
+    api::{node::Trust, steps::Progress},
     id::{EventId, NodeId, TaskId},
     time::Timestamp,
 };
@@ -118,6 +118,9 @@ pub struct Metal {
     /// What that step waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
+    /// How far that step is, where the agent in the machine says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// What went wrong last, in this workflow or in the one that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,

@@ -2,6 +2,7 @@
 //! values come from the documents, and are never guessed.
 
 mod http;
+mod media;
 
 use super::{
     Said,
@@ -125,25 +126,6 @@ impl Redfish {
         self.line.post(&target, &json!({"ResetType": word})).await
     }
 
-    pub(super) async fn clear(&self) -> Result<(), BmcError> {
-        let manager = self.manager().await?;
-        for slot in self.slots(manager.as_ref()).await? {
-            if slot.body.get("Inserted").and_then(Value::as_bool) != Some(true) {
-                continue;
-            }
-            let eject = slot.body.get("Actions").and_then(|it| it.get("#VirtualMedia.EjectMedia"));
-            match eject.and_then(|eject| Path::of(eject.get("target")?.as_str()?)) {
-                Some(target) => self.line.post(&target, &json!({})).await?,
-                None => self.line.patch(&slot, &json!({"Image": null, "Inserted": false})).await?,
-            }
-        }
-        let enabled = self.system.body.get("Boot").and_then(|boot| text(boot, "BootSourceOverrideEnabled"));
-        if enabled.is_none_or(|enabled| enabled == "Disabled") {
-            return Ok(());
-        }
-        self.line.patch(&self.system, &json!({"Boot": {"BootSourceOverrideEnabled": "Disabled"}})).await
-    }
-
     /// What a service allows of the reset, where it says so apart (`@Redfish.ActionInfo`).
     async fn action_info(&self) -> Result<Vec<String>, BmcError> {
         let action = self.system.body.get("Actions").and_then(|it| it.get("#ComputerSystem.Reset"));
@@ -167,23 +149,6 @@ impl Redfish {
             Some(path) => self.line.get(&path).await.map(Some),
             None => Ok(None),
         }
-    }
-
-    /// The slots that take a CD, below the system or below its manager.
-    async fn slots(&self, manager: Option<&Document>) -> Result<Vec<Document>, BmcError> {
-        let mut slots = Vec::new();
-        let of = |document: &Document| Path::linked(document.body.get("VirtualMedia"));
-        let collections = [of(&self.system), manager.and_then(of)];
-        let Some(collection) = collections.into_iter().flatten().next() else { return Ok(slots) };
-        let collection = self.line.get(&collection).await?;
-        for path in Path::list(collection.body.get("Members"), MAX_MEMBERS) {
-            let slot = self.line.get(&path).await?;
-            let kinds = words(slot.body.get("MediaTypes"));
-            if kinds.iter().any(|kind| kind == "CD" || kind == "DVD") {
-                slots.push(slot);
-            }
-        }
-        Ok(slots)
     }
 
     async fn macs(&self) -> Result<Vec<String>, BmcError> {
