@@ -222,10 +222,17 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
     /// The state that forbids the move, of a machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    /// The verbs that this state allows.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub in_state: Option<Box<InState>>,
+}
+
+/// A machine's state that forbids a move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InState {
+    /// The state.
+    pub state: String,
+    /// The verbs that it allows.
     pub allowed_verbs: Vec<String>,
 }
 
@@ -245,8 +252,7 @@ impl Problem {
             errors: Vec::new(),
             request_id: None,
             retry_after_seconds,
-            state: None,
-            allowed_verbs: Vec::new(),
+            in_state: None,
         }
     }
 
@@ -282,8 +288,7 @@ impl Problem {
             errors: errors.iter().filter_map(|error| FieldError::deserialize(error).ok()).collect(),
             request_id: text("requestId").map(str::to_owned),
             retry_after_seconds: seconds.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
-            state: text("state").map(str::to_owned),
-            allowed_verbs: body.get("allowedVerbs").and_then(Value::as_array).map(texts).unwrap_or_default(),
+            in_state: InState::deserialize(body).ok().map(Box::new),
         })
     }
 
@@ -320,8 +325,7 @@ impl Problem {
     /// The same problem with the state that forbids a move, and the verbs that it allows.
     #[must_use]
     pub fn in_state(mut self, state: &str, allowed: Vec<String>) -> Self {
-        self.state = Some(state.to_owned());
-        self.allowed_verbs = allowed;
+        self.in_state = Some(Box::new(InState { state: state.to_owned(), allowed_verbs: allowed }));
         self
     }
 
@@ -331,10 +335,6 @@ impl Problem {
         self.retry_after_seconds = Some(seconds);
         self
     }
-}
-
-fn texts(list: &Vec<Value>) -> Vec<String> {
-    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// A word of the wire, if it is one of this release.

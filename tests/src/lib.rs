@@ -25,7 +25,9 @@ mod wire;
 
 pub use self::{
     bcd::{Bcd, BcdProcess},
-    bmc::{Asked as AskedOfBmc, BMC_PASSWORD, BMC_USER, Etags, FakeBmc, Ills, Media, PERSONAS, Persona},
+    bmc::{
+        Asked as AskedOfBmc, BMC_PASSWORD, BMC_USER, Etags, FakeBmc, Ills, Media, PERSONAS, Persona, Stall,
+    },
     client::{post, try_post},
     cluster::{Asked, Cluster, FakeCluster},
     database::{Database, Kind},

@@ -96,6 +96,14 @@ impl LocalRelay {
         }
     }
 
+    /// Ends it as if it were killed: what it does is not done any further.
+    pub async fn kill(mut self) {
+        if let Some(running) = self.running.take() {
+            running.abort();
+            let _ = running.await;
+        }
+    }
+
     /// `https://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {

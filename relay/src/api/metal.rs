@@ -154,7 +154,7 @@ async fn moved(
         && !machine.virtual_media
         && before != machine.state
     {
-        return Err(no_media(&machine, verb.verb));
+        return Err(no_media(&Machine { state: before, ..machine }, verb.verb));
     }
     beside(tx, &machine).await?;
     finish(tx, call, &pool, machine, (verb, (before != machine_state(then, before)).then_some(before))).await

@@ -17,6 +17,7 @@ mod inventory;
 mod local;
 mod login;
 mod loopback;
+mod metal;
 mod operate;
 mod output;
 mod own_root;
@@ -135,6 +136,12 @@ fn operate_group(group: &str, flags: &ArgMatches, verbs: &[Verb], world: &World<
     }
     if (group, name) == inventory::NAME {
         return inventory::run(flags, world);
+    }
+    if (group, name) == metal::NAME {
+        return metal::run(flags, world);
+    }
+    if (group, name) == metal::ENROLL_NAME && metal::has_file(flags) {
+        return metal::enroll(flags, world);
     }
     if (group, name) == audit::NAME {
         return audit::run(flags, world);

@@ -3,7 +3,7 @@
 use super::{
     audit, context, humane,
     input::OWN,
-    inventory, login,
+    inventory, login, metal,
     output::Format,
     refresh, restore,
     verbs::{Field, Form, Verb},
@@ -257,12 +257,14 @@ fn group(path: &str, name: &str, verbs: &[&Verb]) -> Command {
         .subcommands((path == inventory::NAME.0).then(inventory::command))
         .subcommands((path == audit::NAME.0).then(audit::command))
         .subcommands((path == watch::NAME.0).then(watch::command))
+        .subcommands((path == metal::NAME.0).then(metal::command))
 }
 
 fn method(verb: &Verb) -> Command {
     let mut args: Vec<Arg> = verb.fields.iter().map(flag).collect();
     args.extend(verb.fields.iter().filter(|field| field.own).map(own));
     args.extend(secret_out(verb));
+    args.extend(((verb.group.as_str(), verb.name.as_str()) == metal::ENROLL_NAME).then(metal::argument));
     args.extend((verb.method.kind == Kind::Mutation).then(dry_run));
     Command::new(verb.name.clone())
         .about(verb.method.summary)

@@ -27,10 +27,9 @@ pub(super) async fn act(relay: &Context, machine: Machine, step: Option<Step>) -
         if machine.reach.tls == TlsTrust::FirstUse {
             return pinned(relay, machine.clone(), &networks).await;
         }
-        match (step, machine.boot.is_some()) {
-            // The start is written down before its image is inserted.
-            (Some(Step::Insert), false) => return boot::prepared(relay, machine.clone()).await,
-            _ => {}
+        // The start is written down before its image is inserted.
+        if step == Some(Step::Insert) && machine.boot.is_none() {
+            return boot::prepared(relay, machine.clone()).await;
         }
         match opened(relay, &machine, &networks).await? {
             Ok(bmc) => at(relay, machine.clone(), &bmc, step).await,

@@ -29,7 +29,7 @@ use shared::{
         metal::{Hardware, LastError},
         steps::{HardwareReport, StepResult, Work},
     },
-    bounded::Label,
+    bounded::{Int, Label},
     hardware,
     id::{MetalStepId, NodeId},
     secret::Secret,
@@ -221,7 +221,7 @@ fn seen(report: HardwareReport) -> Hardware {
     let texts = |list: Vec<Label>| list.iter().map(ToString::to_string).collect();
     Hardware {
         processors: texts(report.processors),
-        memory_mib: report.memory_mib.map(|mib| mib.get()),
+        memory_mib: report.memory_mib.map(Int::get),
         disks: texts(report.disks),
         accelerators: texts(report.accelerators),
         firmware: report.firmware.map(|firmware| firmware.to_string()),

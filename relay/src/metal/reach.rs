@@ -7,6 +7,7 @@ use super::facts::{Credentials, Reach, TlsTrust};
 use ipnet::IpNet;
 use shared::{
     api::metal::{BmcAccess, BmcProtocol},
+    bounded::Int,
     problem::{FieldError, Problem},
 };
 use std::{fmt, net::IpAddr};
@@ -149,7 +150,7 @@ pub fn merge(
     if !errors.is_empty() {
         return Err(Problem::invalid(errors));
     }
-    let suite = asked.ipmi_cipher_suite.map(|suite| suite.get());
+    let suite = asked.ipmi_cipher_suite.map(Int::get);
     let reach = Reach {
         address: address.or_else(|| before.map(|before| before.address.clone())).unwrap_or_default(),
         protocol,

@@ -60,6 +60,17 @@ pub struct Asked {
     pub body: String,
 }
 
+/// A request that is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// After how many requests.
+    pub after: usize,
+    /// Whether requests that change nothing are counted too.
+    pub reads_too: bool,
+    /// Whether it is done all the same.
+    pub done: bool,
+}
+
 pub(super) enum Answered {
     Now(Response<Vec<u8>>),
     Never,
@@ -78,6 +89,8 @@ pub(super) struct Machine {
     pub(super) started: Vec<String>,
     inserted: Option<(usize, String)>,
     etag: u32,
+    pub(super) stall: Option<Stall>,
+    pub(super) stalled: bool,
     pub(super) asked: Vec<Asked>,
     pub(super) logins: (usize, usize),
 }
@@ -92,6 +105,8 @@ impl Machine {
             boot_enabled: "Disabled",
             boot_target: "None".to_owned(),
             started: Vec::new(),
+            stall: None,
+            stalled: false,
             inserted: None,
             etag: 1,
             asked: Vec::new(),
@@ -106,7 +121,21 @@ impl Machine {
         if self.ills.endless {
             return Answered::Endless;
         }
+        if let Some(stall) = self.stall.filter(|_| self.is_counted(parts)) {
+            self.stall = (stall.after > 0).then(|| Stall { after: stall.after - 1, ..stall });
+            if stall.after == 0 {
+                self.stalled = true;
+                if stall.done {
+                    drop(self.now(parts, body));
+                }
+                return Answered::Never;
+            }
+        }
         Answered::Now(self.now(parts, body))
+    }
+
+    fn is_counted(&self, parts: &Parts) -> bool {
+        self.stall.is_some_and(|stall| stall.reads_too || parts.method != "GET")
     }
 
     fn now(&mut self, parts: &Parts, body: &[u8]) -> Response<Vec<u8>> {

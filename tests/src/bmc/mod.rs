@@ -5,7 +5,7 @@ mod answers;
 mod machine;
 mod persona;
 
-pub use machine::{Asked, Ills};
+pub use machine::{Asked, Ills, Stall};
 pub use persona::{Etags, Media, PERSONAS, Persona};
 
 use bytes::Bytes;
@@ -85,6 +85,18 @@ impl FakeBmc {
     /// Misbehaves from now on like this.
     pub fn suffer(&self, ills: Ills) {
         self.machine().ills = ills;
+    }
+
+    /// Does not answer a request that comes.
+    pub fn stall(&self, stall: Stall) {
+        let mut machine = self.machine();
+        (machine.stall, machine.stalled) = (Some(stall), false);
+    }
+
+    /// Whether that request has come.
+    #[must_use]
+    pub fn has_stalled(&self) -> bool {
+        self.machine().stalled
     }
 
     /// Whether its machine is on.

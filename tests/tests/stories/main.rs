@@ -20,6 +20,7 @@ mod login_cli;
 mod login_device;
 mod matrix;
 mod metal;
+mod metal_in_band;
 mod operator;
 mod over;
 mod own_root;
@@ -47,6 +48,13 @@ use tests::{Answer, Database, LocalRelay};
 /// When stories begin: today would do, but a fixed time makes them the same every day.
 const START: Timestamp = Timestamp::from_seconds(1_780_000_000);
 
+/// Settings of a relay that BMCs get images from, and that slows nobody.
+const IMAGES: &[(&str, &str)] = &[
+    ("boot_listen", "127.0.0.1:0"),
+    ("limits.per_ip_per_minute", "1000000"),
+    ("limits.per_token_per_minute", "1000000"),
+];
+
 /// A relay on a database, its folder, and the clock of both.
 struct World {
     home: tempfile::TempDir,
@@ -69,6 +77,24 @@ impl World {
         let clock = relay::clock::Clock::manual(START);
         let limits = [("limits.per_ip_per_minute", "1000000"), ("limits.per_token_per_minute", "1000000")];
         let relay = LocalRelay::start_with(home.path(), "relay", &database, &clock, &limits).await;
+        Self { home, database, clock, relay }
+    }
+
+    /// As [`World::unlimited`], with an address that BMCs get images from.
+    async fn serving_images(database: Database) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let clock = relay::clock::Clock::manual(START);
+        let relay = LocalRelay::start_with(home.path(), "relay", &database, &clock, IMAGES).await;
+        Self { home, database, clock, relay }
+    }
+
+    /// The relay killed, and started again.
+    async fn killed(self) -> Self {
+        let Self { home, database, clock, relay } = self;
+        relay.kill().await;
+        // Whoever was at a task is so no more: its lease has ended.
+        database.change("UPDATE tasks SET due_at = 0 WHERE due_at IS NOT NULL").await;
+        let relay = LocalRelay::start_with(home.path(), "relay", &database, &clock, IMAGES).await;
         Self { home, database, clock, relay }
     }
 

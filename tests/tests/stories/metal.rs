@@ -19,13 +19,13 @@ on_both_databases!(
     a_password_is_nowhere,
 );
 
-fn persona(name: &str) -> &'static Persona {
+pub(super) fn persona(name: &str) -> &'static Persona {
     PERSONAS.iter().find(|persona| persona.name == name).unwrap()
 }
 
 /// A world whose site has the networks of BMCs that are on this machine.
-async fn metal(database: Database) -> World {
-    let world = World::unlimited(database).await;
+pub(super) async fn metal(database: Database) -> World {
+    let world = World::serving_images(database).await;
     allow(&world, &["127.0.0.1/32"]).await;
     world
 }
@@ -34,28 +34,28 @@ async fn allow(world: &World, networks: &[&str]) {
     world.relay.call("compute/sites/update", &json!({"siteId": "default", "bmcNetworks": networks})).await;
 }
 
-fn access(bmc: &FakeBmc) -> Value {
+pub(super) fn access(bmc: &FakeBmc) -> Value {
     json!({"address": bmc.address(), "username": BMC_USER, "password": BMC_PASSWORD, "tlsPinSha256": bmc.pin()})
 }
 
-async fn enroll(world: &World, access: Value) -> Value {
+pub(super) async fn enroll(world: &World, access: Value) -> Value {
     let input = in_pool(json!({"bmc": access, "idempotencyKey": unique("key")}));
     world.relay.call("compute/metal/enroll", &input).await["node"].clone()
 }
 
-async fn ask(world: &World, verb: &str, node: &Value, more: Value) -> tests::Answer {
+pub(super) async fn ask(world: &World, verb: &str, node: &Value, more: Value) -> tests::Answer {
     let mut input = in_pool(json!({"nodeId": node["nodeId"], "idempotencyKey": unique("key")}));
     input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     world.relay.call_as(&world.relay.admin(), &format!("compute/metal/{verb}"), &input).await
 }
 
-async fn get(world: &World, node: &Value) -> Value {
+pub(super) async fn get(world: &World, node: &Value) -> Value {
     let input = in_pool(json!({"nodeId": node["nodeId"]}));
     world.relay.call("compute/metal/get", &input).await["node"].clone()
 }
 
 /// The machine, once it is as a story waits for.
-async fn until(world: &World, node: &Value, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+pub(super) async fn until(world: &World, node: &Value, what: &str, is: impl Fn(&Value) -> bool) -> Value {
     let started = Instant::now();
     loop {
         let now = get(world, node).await;
@@ -67,11 +67,11 @@ async fn until(world: &World, node: &Value, what: &str, is: impl Fn(&Value) -> b
     }
 }
 
-async fn until_state(world: &World, node: &Value, state: &str) -> Value {
+pub(super) async fn until_state(world: &World, node: &Value, state: &str) -> Value {
     until(world, node, state, |node| node["state"] == state).await
 }
 
-async fn until_error(world: &World, node: &Value, code: &str) -> Value {
+pub(super) async fn until_error(world: &World, node: &Value, code: &str) -> Value {
     until(world, node, code, |node| node["lastError"]["code"] == code).await
 }
 

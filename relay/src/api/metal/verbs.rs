@@ -22,6 +22,7 @@ use shared::{
             DeployMetal, InspectMetal, MetalDone, MetalVerb, MoveMetal, RescueMetal, RetireMetal, SwitchPower,
         },
     },
+    bounded::Int,
     hex,
     problem::Problem,
 };
@@ -191,7 +192,7 @@ pub async fn rescue(call: Call, input: RescueMetal) -> Result<MetalDone, Fault> 
         (_, true) => Options::Nothing,
         (Some(key), false) => Options::Rescue {
             ssh_public_key: key.as_str().to_owned(),
-            ttl_seconds: input.ttl_seconds.map_or(RESCUE_SECONDS, |seconds| seconds.get()),
+            ttl_seconds: input.ttl_seconds.map_or(RESCUE_SECONDS, Int::get),
         },
         (None, false) => {
             return Err(Problem::invalid_field("sshPublicKey", "is required, unless exit is set").into());

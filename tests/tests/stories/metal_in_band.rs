@@ -1,0 +1,340 @@
+//! Machines whose agent is started, from the API's side: by a fake BMC, and an agent that joins and reports as a story says. What the
+//! image holds and how it is served is told elsewhere; here the token is taken from where the relay has it.
+
+use super::{
+    World,
+    metal::{access, ask, enroll, get, metal, persona, until, until_state},
+    outcome,
+};
+use relay::metal::boot;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tests::{BMC_PASSWORD, Database, FakeBmc, Machine, Persona, Stall, on_both_databases};
+
+on_both_databases!(
+    a_machine_lives_from_its_enrollment_to_its_retirement,
+    an_agent_is_its_machines_and_nothing_else,
+    what_an_agent_reports_is_judged,
+);
+
+mod slow {
+    use super::{a_commissioning_that_is_killed_goes_on, on_both_databases};
+    on_both_databases!(a_commissioning_that_is_killed_goes_on);
+}
+
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJZL me@here";
+
+fn image() -> Value {
+    json!({"image": {"url": "https://127.0.0.1/disk.raw", "sha256": "ab".repeat(32), "format": "raw"}})
+}
+
+fn claims(persona: &Persona) -> Value {
+    json!({"productUuid": persona.uuid, "serial": persona.serial, "macs": ["00:16:3e:00:00:17"]})
+}
+
+/// The token in the image that the machine is started from.
+async fn token(world: &World, url: &str) -> Option<String> {
+    let path = url.split('/').rev().nth(1)?.to_owned();
+    let context = world.relay.context.clone();
+    let found = context.store.read("boot", (&context, &path), |tx, (context, path)| {
+        Box::pin(boot::found(tx, &context.keys, path))
+    });
+    found.await.unwrap().map(|image| image.token.expose().to_owned())
+}
+
+/// The agent of the machine's last start, once it has joined.
+async fn agent(world: &World, bmc: &FakeBmc, node: &Value, persona: &Persona) -> Machine {
+    until(world, node, "started", |node| node["waitingFor"] == "agent").await;
+    let url = bmc.started().last().unwrap().clone();
+    let token = token(world, &url).await.expect("an image is there");
+    let mut agent = Machine::claiming(claims(persona));
+    let joined = agent.join(&world.relay, &token).await;
+    assert_eq!(joined.body["nodeId"], node["nodeId"], "{}", joined.body);
+    agent
+}
+
+async fn poll(world: &World, agent: &Machine) -> Value {
+    let answer = agent.call(&world.relay, "node/steps/poll", &json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
+}
+
+async fn report(world: &World, agent: &Machine, step: &Value, more: Value) -> Value {
+    let mut input = json!({"stepId": step["stepId"]});
+    input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let answer = agent.call(&world.relay, "node/steps/report", &input).await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body
+}
+
+/// What an agent says of a step that went well.
+fn well(step: &Value, persona: &Persona) -> Value {
+    match step["work"]["kind"].as_str().unwrap() {
+        "hardware" => json!({"result": {"hardware": {
+            "identity": claims(persona), "processors": ["2 × AMD EPYC 9654"], "memoryMib": 1024, "disks": ["d, 1 GiB"],
+        }}}),
+        "wipe" | "erase" => {
+            json!({"result": {"disks": [{"name": "nvme0n1", "method": "discard", "done": true}]}})
+        }
+        _ => json!({"result": {}}),
+    }
+}
+
+/// Does the agent's steps well until its workflow has ended; answers them.
+async fn work(world: &World, agent: &Machine, node: &Value, persona: &Persona) -> Vec<Value> {
+    let mut done: Vec<Value> = Vec::new();
+    for _ in 0..600 {
+        let answer = agent.call(&world.relay, "node/steps/poll", &json!({})).await;
+        let step = &answer.body["step"];
+        if answer.status == 200 && step.is_object() {
+            report(world, agent, step, well(step, persona)).await;
+            done.push(step["work"].clone());
+        }
+        let now = get(world, node).await;
+        let is_over = now["waitingFor"] != "agent" && !done.is_empty();
+        if is_over && (now["waitingFor"] != "bmc" || now["step"] == "shutDown" || now["step"] == "clear") {
+            return done;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the agent is not done: {done:?} {:#}", get(world, node).await);
+}
+
+fn kinds(done: &[Value]) -> Vec<&str> {
+    done.iter().map(|work| work["kind"].as_str().unwrap()).collect()
+}
+
+async fn begun(world: &World, verb: &str, node: &Value, more: Value) {
+    let answer = ask(world, verb, node, more).await;
+    assert_eq!(answer.status, 200, "{verb}: {}", answer.body);
+}
+
+async fn inspected(world: &World, bmc: &FakeBmc) -> Value {
+    let node = until_state(world, &enroll(world, access(bmc)).await, "enrolled").await;
+    begun(world, "inspect", &node, json!({})).await;
+    until_state(world, &node, "inspected").await
+}
+
+async fn available(world: &World, bmc: &FakeBmc, persona: &Persona) -> Value {
+    let node = inspected(world, bmc).await;
+    begun(world, "commission", &node, json!({})).await;
+    let agent = agent(world, bmc, &node, persona).await;
+    assert_eq!(kinds(&work(world, &agent, &node, persona).await), ["hardware", "wipe", "burnIn"]);
+    until_state(world, &node, "available").await
+}
+
+async fn a_machine_lives_from_its_enrollment_to_its_retirement(database: Database) {
+    let world = metal(database).await;
+    let persona = persona("hpe");
+    let bmc = FakeBmc::start(persona);
+    let node = available(&world, &bmc, persona).await;
+    assert_eq!((bmc.is_on(), &node["hardware"]["memoryMib"]), (false, &json!(1024)));
+
+    let mut more = image();
+    more["userData"] = json!("#cloud-config");
+    begun(&world, "deploy", &node, more).await;
+    let agent_of_deploy = agent(&world, &bmc, &node, persona).await;
+    let done = work(&world, &agent_of_deploy, &node, persona).await;
+    assert_eq!(kinds(&done), ["write", "credential"]);
+    assert_eq!(done[0]["url"], "https://127.0.0.1/disk.raw");
+    assert_eq!(done[1]["userData"], "#cloud-config");
+    // Its system does not shut itself down at once.
+    until(&world, &node, "started", |node| node["waitingFor"] == "daemon").await;
+    assert_eq!(bmc.started().last().unwrap(), "disk");
+    let token = done[1]["token"].as_str().unwrap();
+    let mut stranger = Machine::new(9);
+    assert_eq!(outcome(&stranger.join(&world.relay, token).await), "identityMismatch");
+    let mut system = Machine::claiming(claims(persona));
+    let joined = system.join(&world.relay, token).await;
+    assert_eq!((joined.status, &joined.body["nodeId"]), (200, &node["nodeId"]), "{}", joined.body);
+    let node = until_state(&world, &node, "deployed").await;
+    assert_eq!(node["certificate"]["trust"], "platform", "{node}");
+    assert_eq!(outcome(&system.call(&world.relay, "node/heartbeat", &json!({})).await), "200");
+    let gone = agent_of_deploy.call(&world.relay, "node/steps/poll", &json!({})).await;
+    assert_eq!(outcome(&gone), "superseded");
+
+    begun(&world, "rescue", &node, json!({"sshPublicKey": KEY, "ttlSeconds": 600})).await;
+    let agent_of_rescue = agent(&world, &bmc, &node, persona).await;
+    let done = work(&world, &agent_of_rescue, &node, persona).await;
+    assert_eq!(done, [json!({"kind": "rescue", "sshPublicKey": KEY, "ttlSeconds": 600})]);
+    let node = until_state(&world, &node, "rescued").await;
+    begun(&world, "rescue", &node, json!({"exit": true})).await;
+    let node = until_state(&world, &node, "deployed").await;
+    assert_eq!((bmc.is_on(), bmc.started().last().unwrap().as_str()), (true, "disk"));
+    assert_eq!(outcome(&system.call(&world.relay, "node/heartbeat", &json!({})).await), "200");
+
+    begun(&world, "release", &node, json!({})).await;
+    let last = agent(&world, &bmc, &node, persona).await;
+    assert_ne!(
+        outcome(&system.call(&world.relay, "node/heartbeat", &json!({})).await),
+        "200",
+        "its certificate has ended"
+    );
+    assert_eq!(kinds(&work(&world, &last, &node, persona).await), ["erase"]);
+    let node = until_state(&world, &node, "available").await;
+    assert!(!bmc.is_on() && node.get("certificate").is_none(), "{node}");
+    begun(&world, "retire", &node, json!({})).await;
+    until_state(&world, &node, "retired").await;
+    let dump = world.database.dump().await;
+    assert!(!dump.contains(BMC_PASSWORD) && !dump.contains("#cloud-config") && !dump.contains(token));
+}
+
+async fn an_agent_is_its_machines_and_nothing_else(database: Database) {
+    let world = metal(database).await;
+    let persona = persona("supermicro");
+    let bmc = FakeBmc::start(persona);
+    let node = inspected(&world, &bmc).await;
+    begun(&world, "commission", &node, json!({})).await;
+    until(&world, &node, "started", |node| node["waitingFor"] == "agent").await;
+    let url = bmc.started().last().unwrap().clone();
+    let stolen = token(&world, &url).await.unwrap();
+
+    // Another machine that has the image.
+    let mut thief = Machine::new(7);
+    assert_eq!(outcome(&thief.join(&world.relay, &stolen).await), "identityMismatch");
+    let mut agent = Machine::claiming(claims(persona));
+    let joined = agent.join(&world.relay, &stolen).await;
+    assert_eq!((joined.status, &joined.body["nodeId"]), (200, &node["nodeId"]), "{}", joined.body);
+    assert!(token(&world, &url).await.is_none(), "the image is gone once its agent has joined");
+    let again = agent.join(&world.relay, &stolen).await;
+    assert_eq!(
+        (again.status, &again.body["certificate"]),
+        (200, &joined.body["certificate"]),
+        "a retry is the same join"
+    );
+    let mut second = Machine::claiming(claims(persona));
+    assert_eq!(outcome(&second.join(&world.relay, &stolen).await), "tokenExhausted");
+
+    // Its certificate opens its steps, and nothing that is a node's.
+    for method in ["node/heartbeat", "node/secrets"] {
+        let refused = agent.call(&world.relay, method, &json!({})).await;
+        assert!(matches!(refused.status, 401 | 409), "{method}: {}", refused.body);
+    }
+    let nodes =
+        world.relay.call("compute/nodes/get", &super::in_pool(json!({"nodeId": node["nodeId"]}))).await;
+    assert_eq!(
+        (&nodes["node"]["generation"], nodes["node"].get("certificate")),
+        (&json!(0), None),
+        "{nodes}"
+    );
+    assert_eq!(agent.renew(&world.relay).await.status, 200);
+    poll(&world, &agent).await;
+    assert_eq!(
+        outcome(&agent.with_new_key().call(&world.relay, "node/steps/poll", &json!({})).await),
+        "UNAUTHENTICATED"
+    );
+
+    begun(&world, "abort", &node, json!({})).await;
+    let node = until_state(&world, &node, "commissionFailed").await;
+    assert_eq!(node["lastError"]["code"], "aborted");
+    assert_eq!(outcome(&agent.call(&world.relay, "node/steps/poll", &json!({})).await), "superseded");
+    assert_eq!(outcome(&agent.renew(&world.relay).await), "superseded");
+}
+
+async fn what_an_agent_reports_is_judged(database: Database) {
+    let world = metal(database).await;
+    let persona = persona("dell");
+    for (kind, said, code) in [
+        ("hardware", json!({"result": {}}), "malformedReport"),
+        (
+            "hardware",
+            json!({"result": {"hardware": {"identity": {"productUuid": "11112222-3333-4444-8555-666677778888"}}}}),
+            "identityMismatch",
+        ),
+        ("wipe", json!({"result": {}}), "notErased"),
+        (
+            "wipe",
+            json!({"result": {"disks": [{"name": "a", "method": "wipe", "done": true}, {"name": "b", "method": "wipe", "done": false}]}}),
+            "notErased",
+        ),
+        ("burnIn", json!({"error": {"code": "tooHot", "message": "93 degrees"}}), "tooHot"),
+    ] {
+        let bmc = FakeBmc::start(persona);
+        let node = inspected(&world, &bmc).await;
+        begun(&world, "commission", &node, json!({})).await;
+        let agent = agent(&world, &bmc, &node, persona).await;
+        loop {
+            let step = poll(&world, &agent).await["step"].clone();
+            if step.is_object() && step["work"]["kind"] != kind {
+                report(&world, &agent, &step, well(&step, persona)).await;
+            } else if step.is_object() {
+                let progress = json!({"progress": {"bytes": 17, "totalBytes": 34}});
+                assert_eq!(report(&world, &agent, &step, progress).await["goesOn"], true);
+                assert_eq!(get(&world, &node).await["progress"], json!({"bytes": 17, "totalBytes": 34}));
+                assert_eq!(poll(&world, &agent).await["step"], step, "the same step until it is reported");
+                report(&world, &agent, &step, said).await;
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let failed = until_state(&world, &node, "commissionFailed").await;
+        assert_eq!(failed["lastError"]["code"], code, "{failed}");
+        begun(&world, "retire", &node, json!({})).await;
+        until_state(&world, &node, "retired").await;
+    }
+}
+
+/// Killed at each request that changes something, before it is done and after, and at some that only read: the machine is started
+/// once and switched off once, whatever is asked again.
+async fn a_commissioning_that_is_killed_goes_on(database: Database) {
+    let mut world = metal(database).await;
+    let persona = persona("lenovo");
+    for (reads_too, done, each) in [(false, true, 1), (false, false, 1), (true, true, 7)] {
+        for after in (0..200).step_by(each) {
+            let stall = Stall { after, reads_too, done };
+            let bmc = FakeBmc::start(persona);
+            let node = inspected(&world, &bmc).await;
+            bmc.stall(stall);
+            begun(&world, "commission", &node, json!({})).await;
+            let (next, killed) = commissioned(world, &bmc, &node, persona).await;
+            world = next;
+            assert!(!bmc.is_on(), "{stall:?}");
+            assert_eq!(bmc.started().len(), 1, "{stall:?}: {:?}", bmc.asked());
+            begun(&world, "retire", &node, json!({})).await;
+            until_state(&world, &node, "retired").await;
+            if !killed {
+                // There were no more requests than that.
+                assert!(after >= 4, "{stall:?}");
+                break;
+            }
+        }
+    }
+}
+
+/// Goes through a commissioning in which the relay is killed once, if it comes to that.
+async fn commissioned(mut world: World, bmc: &FakeBmc, node: &Value, persona: &Persona) -> (World, bool) {
+    let (mut agent, mut killed, mut idle, mut version) = (None::<Machine>, false, 0, Value::Null);
+    for _ in 0..1_500 {
+        if bmc.has_stalled() && !killed {
+            killed = true;
+            world = world.killed().await;
+        }
+        let now = get(&world, node).await;
+        if now["state"] == "available" {
+            return (world, killed);
+        }
+        assert_eq!(now["state"], "commissioning", "{now:#}");
+        if now["step"] == "awaitAgent" && agent.is_none() {
+            let token = token(&world, bmc.started().last().unwrap()).await.expect("an image is there");
+            let mut joining = Machine::claiming(claims(persona));
+            assert_eq!(joining.join(&world.relay, &token).await.status, 200);
+            agent = Some(joining);
+        }
+        if let Some(agent) = agent.as_ref().filter(|_| now["waitingFor"] == "agent") {
+            let step = poll(&world, agent).await["step"].clone();
+            if step.is_object() {
+                report(&world, agent, &step, well(&step, persona)).await;
+            }
+        }
+        idle = if now["version"] == version { idle + 1 } else { 0 };
+        version = now["version"].clone();
+        if idle > 20 {
+            // What was asked before it was killed is waited for; no wait is spent here.
+            world.pass(121);
+            world.database.change("UPDATE tasks SET due_at = 0 WHERE state IN ('pending', 'retry')").await;
+            idle = 0;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("it does not go on: {:#}", get(&world, node).await);
+}
