@@ -1,7 +1,7 @@
 //! `relay inventory import`: many entries from one file. The whole file is judged before anything is sent; then each
 //! entry is one call, which may be made again: whoever is interrupted imports the file once more.
 
-mod file;
+pub(super) mod file;
 
 use super::{
     World,

@@ -16,7 +16,7 @@ fn verbs() -> Vec<Verb> {
 
 fn parse(line: &str) -> Result<(Value, Option<String>), String> {
     let verbs = verbs();
-    let words = ["relay"].into_iter().chain(line.split(' ')).map(str::to_owned);
+    let words = ["relay"].into_iter().chain(line.split(' ')).map(|word| word.replace(BLANK, " "));
     let matches = tree::command(&verbs).try_get_matches_from(words).map_err(|error| error.to_string())?;
     let (mut group, mut flags) =
         matches.subcommand().map(|(group, flags)| (group.to_owned(), flags)).unwrap();
@@ -94,6 +94,9 @@ fn every_field_has_a_flag_of_its_own() {
     }
 }
 
+/// What stands for a blank within a word of a line.
+const BLANK: &str = "\u{2423}";
+
 /// A value that a field may have.
 fn sample(verb: &Verb, field: &verbs::Field) -> String {
     match field.path.rsplit('.').next().unwrap() {
@@ -117,7 +120,8 @@ fn sample(verb: &Verb, field: &verbs::Field) -> String {
         "mac" => "00:1a:2b:3c:4d:5e".into(),
         "gpuUuid" => "GPU-12345678".into(),
         "productUuid" => "12345678".into(),
-        "ekSha256" => "a".repeat(64),
+        "ekSha256" | "sha256" | "tlsPinSha256" => "a".repeat(64),
+        "sshPublicKey" => format!("ssh-ed25519{BLANK}AAAAC3NzaC1lZDI1NTE5AAAA"),
         "bmcNetworks" => "10.0.0.0/8".into(),
         _ if field.form == Form::Seconds => "1h".into(),
         _ if field.form == Form::Integer => "7".into(),

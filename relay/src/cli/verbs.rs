@@ -125,6 +125,7 @@ const OWN_NAMES: &[(&str, &str)] = &[
     ("endorsementKeys", "ekSha256"),
     ("grants", "userId"),
     ("inventory", "entryId"),
+    ("metal", "nodeId"),
 ];
 
 /// What the fields that name a group's own things may be called, the most likely first: `joinTokens` are named by

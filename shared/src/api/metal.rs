@@ -183,6 +183,7 @@ pub struct SetCredentials {
     /// The machine.
     pub node_id: NodeId,
     /// How its BMC is reached from now on.
+    #[serde(default)]
     pub bmc: BmcAccess,
     /// The version that it must still have.
     #[serde(default)]

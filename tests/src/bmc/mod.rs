@@ -2,10 +2,11 @@
 //! it depends on time: a machine changes after so many looks at it. It notes what it was asked, and how many asked at once.
 
 mod answers;
+mod ills;
 mod machine;
 mod persona;
 
-pub use machine::{Asked, Ills, Stall};
+pub use ills::{Asked, Ills, Stall};
 pub use persona::{Etags, Media, PERSONAS, Persona};
 
 use bytes::Bytes;

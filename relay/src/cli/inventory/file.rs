@@ -49,7 +49,7 @@ pub(super) fn read(text: &[u8], place: Place<'_>, schema: &InputSchema) -> Resul
     // Spreadsheets put a byte order mark in front of UTF-8.
     let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let mut reader = ReaderBuilder::new().trim(Trim::All).from_reader(text);
-    let mut lines = Lines { text, at: 0, line: 1 };
+    let mut lines = Lines::in_text(text);
     let heads = reader.headers().map_err(|error| vec![of_csv(&error, &mut lines)])?.clone();
     check_heads(&heads).map_err(|rule| vec![Bad { line: 1, rule }])?;
     let (mut entries, mut bad, mut seen) = (Vec::new(), Vec::new(), BTreeMap::new());
@@ -82,15 +82,20 @@ pub(super) fn read(text: &[u8], place: Place<'_>, schema: &InputSchema) -> Resul
 
 /// Counts lines up to where a record begins. The reader's own count stops before the end of the line before it, and
 /// before blank lines.
-struct Lines<'a> {
+pub(in crate::cli) struct Lines<'a> {
     text: &'a [u8],
     at: usize,
     line: u64,
 }
 
-impl Lines<'_> {
+impl<'a> Lines<'a> {
+    /// At the beginning of a text.
+    pub(in crate::cli) const fn in_text(text: &'a [u8]) -> Self {
+        Self { text, at: 0, line: 1 }
+    }
+
     /// The line of the record that the reader began at this position; positions only grow.
-    fn of(&mut self, position: Option<&csv::Position>) -> u64 {
+    pub(in crate::cli) fn of(&mut self, position: Option<&csv::Position>) -> u64 {
         let from = position.and_then(|position| usize::try_from(position.byte()).ok()).unwrap_or(self.at);
         let rest = self.text.get(from..).unwrap_or_default();
         let to = from + rest.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();

@@ -1,6 +1,7 @@
 //! The file of `relay metal enroll --file`: CSV (RFC 4180) with a line of heads. Pure: text in, machines out, or all that is wrong
 //! with it, each by its line. A rule never repeats a value: there are passwords in the file.
 
+use crate::cli::inventory::file::Lines;
 use csv::{ReaderBuilder, StringRecord, Trim};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -64,14 +65,15 @@ pub(super) fn read(text: &[u8], place: Place<'_>) -> Result<Vec<Machine>, Vec<Ba
     if let Some(rule) = wrong_heads(&heads) {
         return Err(vec![Bad { line: 1, rule }]);
     }
+    let mut lines = Lines::in_text(text);
     let (mut machines, mut bad, mut seen) = (Vec::new(), Vec::new(), BTreeMap::new());
     for record in reader.records() {
         let read = match record {
             Ok(record) => {
-                let line = record.position().map_or(0, csv::Position::line);
+                let line = lines.of(record.position());
                 machine(&heads, &record, line, place)
             }
-            Err(error) => Err(unreadable(error.position().map_or(0, csv::Position::line))),
+            Err(error) => Err(unreadable(lines.of(error.position()))),
         };
         if machines.len() + bad.len() == MAX_MACHINES {
             let rule = format!("a file may have {MAX_MACHINES} machines; split it");

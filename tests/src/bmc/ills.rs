@@ -1,0 +1,60 @@
+//! How a fake BMC misbehaves, and what it remembers of what it was asked.
+
+/// How it misbehaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ills {
+    /// It refuses the credentials.
+    pub unauthorized: bool,
+    /// It wants another password first.
+    pub password_change: bool,
+    /// It has no room, for so many requests.
+    pub busy: u32,
+    /// It takes these resets, and does nothing.
+    pub ignores: Vec<&'static str>,
+    /// Its system does not shut itself down.
+    pub hangs_at_shutdown: bool,
+    /// How many looks it takes until a change is seen.
+    pub looks: u32,
+    /// It answers 400 to a reset, and does it.
+    pub lies_about_reset: bool,
+    /// Its system's reset leads there.
+    pub reset_target: Option<&'static str>,
+    /// Its service root leads its systems there.
+    pub systems: Option<&'static str>,
+    /// It sends whoever asks there.
+    pub redirects: Option<String>,
+    /// Its answers never end.
+    pub endless: bool,
+    /// It never answers.
+    pub silent: bool,
+    /// Its answers are no JSON.
+    pub garbage: bool,
+    /// The UUID that it says instead.
+    pub uuid: Option<&'static str>,
+    /// The serial that it says instead.
+    pub serial: Option<&'static str>,
+    /// Its refusals echo what was sent, and the password.
+    pub echoes: bool,
+    /// Its only system can't be reset.
+    pub no_reset: bool,
+}
+
+/// A request that changes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The method and the last part of the path.
+    pub what: String,
+    /// The body.
+    pub body: String,
+}
+
+/// A request that is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// After how many requests.
+    pub after: usize,
+    /// Whether requests that change nothing are counted too.
+    pub reads_too: bool,
+    /// Whether it is done all the same.
+    pub done: bool,
+}
