@@ -7,9 +7,8 @@ use crate::{
     join::agent,
     metal::in_band,
     store::{
-        Tx,
+        Tx, metal,
         metal_steps::{self, Outcome},
-        tasks,
     },
 };
 use shared::{
@@ -71,7 +70,6 @@ async fn keep(tx: &mut Tx<'_>, call: &Call, input: &ReportStep) -> Result<Report
         _ => Outcome::Open,
     };
     metal_steps::settle(tx, step, &outcome, call.now).await?;
-    let due = tx.database_time().await?;
-    tasks::wake(tx, machine.node_id.as_str(), due).await?;
+    metal::nudge(tx, &machine.node_id).await?;
     Ok(ReportAnswer { goes_on: true })
 }

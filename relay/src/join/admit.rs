@@ -17,10 +17,9 @@ use crate::{
         certificates::{self, CertificateRow, JoinPlace, JoinRow},
         events,
         identifiers::{self, Holder},
-        identities, join_tokens,
+        identities, join_tokens, metal,
         node_conditions::{self, IDENTITY_DRIFT},
         nodes::{self, Joined, NewNode},
-        tasks::wake,
     },
 };
 use serde_json::json;
@@ -82,8 +81,7 @@ pub(super) async fn admit(tx: &mut Tx<'_>, admitted: Admitted<'_>) -> Result<Joi
     publish(tx, &admitted, &certificate, given_back).await?;
     if token.node.is_some() {
         // The workflow that installed it waits for this.
-        let due = tx.database_time().await?;
-        wake(tx, node.as_str(), due).await?;
+        metal::nudge(tx, &node).await?;
     }
     Ok(JoinAnswer::Issued(issue::answer(&relay.ca.load(), &certificate, now)))
 }

@@ -22,7 +22,6 @@ use crate::{
         Tx,
         certificates::{self, CertificateRow, JoinPlace, JoinRow},
         join_tokens, metal, nodes, pools,
-        tasks::wake,
     },
 };
 use shared::{
@@ -83,8 +82,7 @@ pub(super) async fn judge(
         machine.identity.ek_sha256 = Some(ek.to_owned());
     }
     metal::agent_joined(tx, &machine, &join.key_sha256).await?;
-    let due = tx.database_time().await?;
-    wake(tx, node.as_str(), due).await?;
+    metal::nudge(tx, node).await?;
     tracing::info!(%node, remote = join.remote_address, "the agent of a machine has joined");
     Ok(JoinAnswer::Issued(issue::answer(&relay.ca.load(), &certificate, now)))
 }

@@ -70,7 +70,7 @@ pub(super) async fn keep_on(relay: &Context, machine: Machine, look_seconds: u32
     match looked.await {
         Ok(Ok(Some(on))) => Ok(on),
         Ok(Err(fault)) => Err(fault),
-        Ok(Ok(None)) | Err(_) => Ok(On::Later(look_seconds)),
+        Ok(Ok(None)) | Err(_) => Ok(On::Later(look_seconds, machine.version)),
     }
 }
 
@@ -170,7 +170,7 @@ async fn asked(
     machine.intent = Some(intent);
     let Some(machine) = save(relay, machine, relay.clock.now()).await? else { return Ok(On::Lost) };
     match bmc.ask(intent.asked).await {
-        Ok(()) => Ok(On::Later(1)),
+        Ok(()) => Ok(On::Later(1, machine.version)),
         Err(error) => unasked(relay, machine, error, intent.asked).await,
     }
 }

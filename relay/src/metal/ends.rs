@@ -16,7 +16,7 @@ use crate::{
     store::{StoreError, StoreFault, Tx, metal, token_views},
 };
 use shared::{
-    api::metal::{LastError, MetalState},
+    api::metal::{LastError, MetalState, StatePhase},
     time::Timestamp,
 };
 
@@ -33,8 +33,8 @@ const ACTOR: &str = "relay";
 pub(super) enum On {
     /// At once, as it is now.
     With(Box<Machine>),
-    /// In so many seconds.
-    Later(u32),
+    /// In so many seconds, unless it has another version than this by then.
+    Later(u32, i64),
     /// It is another worker's, or somebody changed it.
     Lost,
 }
@@ -53,10 +53,15 @@ pub(super) fn shut_out(machine: &Machine, now: Timestamp) -> Option<u32> {
 /// # Errors
 /// The store's.
 pub(super) async fn done(relay: &Context, mut machine: Machine) -> Result<On, Fault> {
-    let now = relay.clock.now();
     machine.refusals = 0;
     machine.retry_at = None;
     machine.last_error = None;
+    next(relay, machine).await
+}
+
+/// The next step begins, or the workflow has come to its end.
+async fn next(relay: &Context, mut machine: Machine) -> Result<On, Fault> {
+    let now = relay.clock.now();
     let next =
         workflow::at(&machine).and_then(|step| workflow::after(machine.state, Plan::of(&machine), step));
     if let Some(next) = next {
@@ -107,7 +112,7 @@ async fn refused(
     if machine.refusals >= MAX_REFUSALS {
         machine.deadline = None;
     }
-    if machine.state == MetalState::Retiring && machine.forced {
+    if machine.state.phase() != StatePhase::Transient || machine.forced {
         return over(relay, machine, error.told()).await;
     }
     let wait = shut_out(&machine, now).unwrap_or(1);
@@ -120,8 +125,8 @@ async fn refused(
 /// The store's.
 pub(super) async fn over(relay: &Context, mut machine: Machine, error: LastError) -> Result<On, Fault> {
     if machine.state == MetalState::Retiring && machine.forced {
-        machine.skipped.extend(machine.step.clone());
-        return done(relay, machine).await;
+        machine.skipped.extend(workflow::at(&machine).map(|step| step.as_str().to_owned()));
+        return next(relay, machine).await;
     }
     fail(relay, machine, error).await
 }
@@ -175,7 +180,7 @@ pub(super) fn with(saved: Option<Machine>) -> Result<On, Fault> {
 /// # Errors
 /// None.
 pub(super) fn later(saved: Option<Machine>, seconds: u32) -> Result<On, Fault> {
-    Ok(saved.map_or(On::Lost, |_| On::Later(seconds)))
+    Ok(saved.map_or(On::Lost, |machine| On::Later(seconds, machine.version)))
 }
 
 /// Writes the end of a workflow, its transition and what follows from it, in one transaction.

@@ -76,7 +76,7 @@ pub(super) async fn work(relay: &Context, machine: Machine, step: Step) -> Resul
         Box::pin(async move { Ok::<_, Fault>(metal_steps::find(tx, node).await?) })
     });
     match found.await?.filter(|row| row.id == id).map(|row| row.outcome) {
-        Some(Outcome::Open) => Ok(On::Later(LOOK_SECONDS)),
+        Some(Outcome::Open) => Ok(On::Later(LOOK_SECONDS, machine.version)),
         Some(Outcome::Done(result)) => match taken(machine.clone(), step, *result) {
             Ok(machine) => done(relay, machine).await,
             Err(error) => fail(relay, machine, error).await,

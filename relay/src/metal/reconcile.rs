@@ -22,6 +22,7 @@
 
 use super::{
     at_bmc,
+    bmc::{BmcError, Reason},
     ends::{On, done, fail, over, save, shut_out},
     facts::Machine,
     in_band,
@@ -36,7 +37,7 @@ use crate::{
     tasks::{Attempt, Claim, Ended, Failure, runner::Handlers},
 };
 use shared::{
-    api::metal::{MetalState, StatePhase, WaitingFor},
+    api::metal::{LastError, StatePhase, WaitingFor},
     id::NodeId,
     time::Timestamp,
 };
@@ -85,8 +86,9 @@ async fn turn(relay: &Context, claim: &Claim, id: &NodeId) -> Result<Ended, Faul
     loop {
         match taken(relay, claim, id).await? {
             Taken::Machine(machine) => {
-                if let Some(ended) = steps(relay, *machine, end).await? {
-                    return Ok(ended);
+                let waits = steps(relay, *machine, end).await?;
+                if let Some((seconds, version)) = waits {
+                    return rested(relay, claim, (id, version), seconds).await;
                 }
             }
             Taken::Over => return Ok(Ended::Finished),
@@ -97,18 +99,38 @@ async fn turn(relay: &Context, claim: &Claim, id: &NodeId) -> Result<Ended, Faul
 }
 
 /// Step after step, until there is nothing to do any more, or it is waited.
-async fn steps(relay: &Context, mut machine: Machine, end: Instant) -> Result<Option<Ended>, Fault> {
+async fn steps(relay: &Context, mut machine: Machine, end: Instant) -> Result<Option<(u32, i64)>, Fault> {
     while machine.has_work() {
+        let version = machine.version;
         if Instant::now() >= end {
-            return Ok(Some(Ended::Later(1)));
+            return Ok(Some((1, version)));
         }
         match step(relay, machine).await? {
             On::With(next) => machine = *next,
-            On::Later(seconds) => return Ok(Some(Ended::Later(seconds))),
-            On::Lost => return Ok(Some(Ended::Later(1))),
+            On::Later(seconds, version) => return Ok(Some((seconds, version))),
+            On::Lost => return Ok(Some((1, version))),
         }
     }
     Ok(None)
+}
+
+/// Waits for so long, unless the machine is another than it was: whoever changed it since it was read, or has news of it, found
+/// its task under way and could not wake it. Both hold the machine's row, so one of them sees the other.
+async fn rested(
+    relay: &Context,
+    claim: &Claim,
+    (id, version): (&NodeId, i64),
+    seconds: u32,
+) -> Result<Ended, Fault> {
+    let store = &relay.store;
+    let rested = store.transact("metal.rest", (claim, id), |tx, (claim, id)| {
+        Box::pin(async move {
+            let now = metal::lock(tx, id).await?;
+            let same = now.is_some_and(|machine| machine.version == version);
+            Ok::<_, Fault>(same && claim.rest(tx, seconds).await?)
+        })
+    });
+    Ok(if rested.await? { Ended::Finished } else { Ended::Later(1) })
 }
 
 /// What became of taking a machine.
@@ -156,9 +178,12 @@ async fn step(relay: &Context, machine: Machine) -> Result<On, Fault> {
     }
     let at_bmc = step.is_none_or(|step| step.waits_for() == Some(WaitingFor::Bmc));
     if at_bmc && let Some(seconds) = shut_out(&machine, now) {
-        return match machine.last_error.clone().filter(|_| machine.forced) {
-            Some(error) if machine.state == MetalState::Retiring => over(relay, machine, error).await,
-            _ => Ok(On::Later(seconds)),
+        // A workflow waits for other credentials; a switch outside of one, and what is forced, does not.
+        let waits = machine.state.phase() == StatePhase::Transient && !machine.forced;
+        return if waits {
+            Ok(On::Later(seconds, machine.version))
+        } else {
+            over(relay, machine, refusal()).await
         };
     }
     let Some(begun) = begun(relay, machine, step, now).await? else { return Ok(On::Lost) };
@@ -177,6 +202,11 @@ async fn step(relay: &Context, machine: Machine) -> Result<On, Fault> {
         Some(step) if step.is_agents_work() => in_band::work(relay, begun, step).await,
         step => at_bmc::act(relay, begun, step).await,
     }
+}
+
+/// What is told of credentials that are not tried.
+fn refusal() -> LastError {
+    BmcError::from(Reason::Unauthorized).told()
 }
 
 /// The machine at its step, with a deadline that is written down.

@@ -1,7 +1,7 @@
 //! The tables `metal` and `metal_history`. A machine is read whole, changed, and written whole, where it is still the one that
 //! was read: by its version, and by the fence of the worker that has it. So whoever was late writes nothing.
 
-use super::{Row, StoreError, Tx};
+use super::{Row, StoreError, Tx, tasks};
 use crate::metal::facts::{Boot, Machine, Reach};
 use serde_json::json;
 use shared::{
@@ -57,13 +57,13 @@ const HISTORY: &str = "SELECT id, at, actor, verb, from_state, to_state, reason,
 const IDLE: &str = "SELECT node_id FROM metal WHERE (wanted_power IS NOT NULL OR state IN ('enrolling', 'inspecting', \
     'commissioning', 'deploying', 'rescuing', 'unrescuing', 'releasing', 'retiring')) \
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE task_key = metal.node_id AND due_at IS NOT NULL) ORDER BY node_id LIMIT $1";
-const COUNT: &str = "SELECT state, COUNT(*) AS count FROM metal GROUP BY state";
 const AT_BOOT: &str = "SELECT node_id FROM metal WHERE boot_path_sha256 = $1";
+const NUDGE: &str = "UPDATE metal SET version = version + 1 WHERE node_id = $1";
 const AGENT_JOINED: &str = "UPDATE metal SET agent_key = $3, identity = $4, version = version + 1 \
     WHERE node_id = $1 AND boot_token = $2";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[FIND, LOCK, PAGE, AT_BMC, INSERT, SAVE, TAKE, TELL, HISTORY, IDLE, COUNT, AT_BOOT, AGENT_JOINED];
+    &[FIND, LOCK, PAGE, AT_BMC, INSERT, SAVE, TAKE, TELL, HISTORY, IDLE, AT_BOOT, NUDGE, AGENT_JOINED];
 
 /// The table and the column of sealed credentials.
 pub const TABLE: &str = "metal";
@@ -215,15 +215,6 @@ pub async fn idle(tx: &mut Tx<'_>, limit: i64) -> Result<Vec<NodeId>, StoreError
     tx.fetch_all(IDLE, &[limit.into()]).await?.iter().map(|row| row.parsed("node_id")).collect()
 }
 
-/// How many machines are in each state.
-///
-/// # Errors
-/// The store's.
-pub async fn count_by_state(tx: &mut Tx<'_>) -> Result<Vec<(MetalState, i64)>, StoreError> {
-    let rows = tx.fetch_all(COUNT, &[]).await?;
-    rows.iter().map(|row| Ok((row.word("state")?, row.integer("count")?))).collect()
-}
-
 /// The machine whose agent is started by the image at this path.
 ///
 /// # Errors
@@ -231,6 +222,16 @@ pub async fn count_by_state(tx: &mut Tx<'_>) -> Result<Vec<(MetalState, i64)>, S
 pub async fn at_boot(tx: &mut Tx<'_>, path_sha256: &str) -> Result<Option<NodeId>, StoreError> {
     let row = tx.fetch_optional(AT_BOOT, &[path_sha256.into()]).await?;
     row.map(|row| row.parsed("node_id")).transpose()
+}
+
+/// Wakes whoever works on a machine, as there is news of it; a worker that is at it sees another version, and looks again.
+///
+/// # Errors
+/// The store's.
+pub async fn nudge(tx: &mut Tx<'_>, id: &NodeId) -> Result<(), StoreError> {
+    tx.execute(NUDGE, &[id.as_str().into()]).await?;
+    let now = tx.database_time().await?;
+    tasks::wake(tx, id.as_str(), now).await
 }
 
 /// Writes that the agent of a machine, which is locked, joined with this key by the token of its start. Whoever works on the

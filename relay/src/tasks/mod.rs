@@ -178,6 +178,17 @@ impl Claim {
         tasks::is_held(tx, &self.hold).await
     }
 
+    /// Lets the task wait for so many seconds, as [`Ended::Later`] does, in the transaction that has seen that there is nothing to
+    /// do until then; the handler ends with [`Ended::Finished`]. If the answer is `false`, another worker has it by now.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn rest(&self, tx: &mut Tx<'_>, seconds: u32) -> Result<bool, StoreError> {
+        let waits = next::after(self.kind, self.attempt, &Ok(Ended::Later(seconds)), 0);
+        let now = tx.database_time().await?;
+        tasks::settle(tx, &self.hold, &settled(waits, now)).await
+    }
+
     /// Completes the task in the transaction of the work itself. If the answer is `false`, another worker has it by now and
     /// the transaction must keep nothing.
     ///

@@ -259,6 +259,21 @@ async fn refused_credentials_are_not_tried_until_there_are_others(database: Data
     assert_eq!(ask(&world, "setCredentials", &node, set(BMC_PASSWORD)).await.status, 200);
     until_state(&world, &node, "enrolled").await;
     assert_eq!(bmc.logins().1, 2, "and no more than that was refused");
+
+    // A switch does not wait for other credentials: the machine would be nobody's to move until they come.
+    assert_eq!(ask(&world, "setCredentials", &node, set("wrong")).await.status, 200);
+    for _ in 0..2 {
+        assert_eq!(ask(&world, "power", &node, json!({"target": "on"})).await.status, 200);
+        until(&world, &node, "refused", |node| {
+            node["lastError"]["code"] == "unauthorized" && node.get("step").is_none()
+        })
+        .await;
+    }
+    assert_eq!(bmc.logins().1, 3, "the second switch was not tried");
+    // Nor does what is forced.
+    assert_eq!(ask(&world, "retire", &node, json!({"force": true})).await.status, 200);
+    let node = until_state(&world, &node, "retired").await;
+    assert_eq!((&node["skipped"], bmc.logins().1), (&json!(["clear", "powerOff"]), 3), "{node}");
 }
 
 async fn what_a_bmc_can_be_asked_twice_is_asked_and_nothing_else(database: Database) {

@@ -18,8 +18,14 @@ on_both_databases!(
 );
 
 mod slow {
-    use super::{a_commissioning_that_is_killed_goes_on, on_both_databases};
-    on_both_databases!(a_commissioning_that_is_killed_goes_on);
+    use super::{
+        a_commissioning_that_is_killed_goes_on, a_deployment_and_a_release_that_are_killed_go_on,
+        on_both_databases,
+    };
+    on_both_databases!(
+        a_commissioning_that_is_killed_goes_on,
+        a_deployment_and_a_release_that_are_killed_go_on,
+    );
 }
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJZL me@here";
@@ -286,7 +292,7 @@ async fn a_commissioning_that_is_killed_goes_on(database: Database) {
             let node = inspected(&world, &bmc).await;
             bmc.stall(stall);
             begun(&world, "commission", &node, json!({})).await;
-            let (next, killed) = commissioned(world, &bmc, &node, persona).await;
+            let (next, killed) = driven(world, &bmc, &node, persona, ("commissioning", "available")).await;
             world = next;
             assert!(!bmc.is_on(), "{stall:?}");
             assert_eq!(bmc.started().len(), 1, "{stall:?}: {:?}", bmc.asked());
@@ -301,8 +307,45 @@ async fn a_commissioning_that_is_killed_goes_on(database: Database) {
     }
 }
 
-/// Goes through a commissioning in which the relay is killed once, if it comes to that.
-async fn commissioned(mut world: World, bmc: &FakeBmc, node: &Value, persona: &Persona) -> (World, bool) {
+/// As above: deployed, the machine is started from the image once and from its disk once; released, from the image once.
+async fn a_deployment_and_a_release_that_are_killed_go_on(database: Database) {
+    let mut world = metal(database).await;
+    let persona = persona("dell");
+    let bmc = FakeBmc::start(persona);
+    let node = available(&world, &bmc, persona).await;
+    for done in [true, false] {
+        for after in 0..200 {
+            let mut killed = false;
+            for (verb, through, end, starts) in
+                [("deploy", "deploying", "deployed", 2), ("release", "releasing", "available", 1)]
+            {
+                let (before, asked) = (bmc.started().len(), bmc.asked().len());
+                bmc.stall(Stall { after, reads_too: false, done });
+                let more = if verb == "deploy" { image() } else { json!({}) };
+                begun(&world, verb, &node, more).await;
+                let (next, was_killed) = driven(world, &bmc, &node, persona, (through, end)).await;
+                (world, killed) = (next, killed || was_killed);
+                let what = format!("{verb}, {done}, {after}: {:?}", &bmc.asked()[asked..]);
+                assert_eq!(bmc.started().len() - before, starts, "{what}");
+                assert_eq!(bmc.is_on(), end == "deployed", "{what}");
+            }
+            if !killed {
+                assert!(after >= 4, "{after}");
+                break;
+            }
+        }
+    }
+}
+
+/// Goes through a workflow in which the relay is killed once, if it comes to that.
+async fn driven(
+    mut world: World,
+    bmc: &FakeBmc,
+    node: &Value,
+    persona: &Persona,
+    (through, end): (&str, &str),
+) -> (World, bool) {
+    let mut install = None::<String>;
     let (mut agent, mut killed, mut idle, mut version) = (None::<Machine>, false, 0, Value::Null);
     for _ in 0..1_500 {
         if bmc.has_stalled() && !killed {
@@ -310,10 +353,10 @@ async fn commissioned(mut world: World, bmc: &FakeBmc, node: &Value, persona: &P
             world = world.killed().await;
         }
         let now = get(&world, node).await;
-        if now["state"] == "available" {
+        if now["state"] == end {
             return (world, killed);
         }
-        assert_eq!(now["state"], "commissioning", "{now:#}");
+        assert_eq!(now["state"], through, "{now:#}");
         if now["step"] == "awaitAgent" && agent.is_none() {
             let token = token(&world, bmc.started().last().unwrap()).await.expect("an image is there");
             let mut joining = Machine::claiming(claims(persona));
@@ -323,8 +366,13 @@ async fn commissioned(mut world: World, bmc: &FakeBmc, node: &Value, persona: &P
         if let Some(agent) = agent.as_ref().filter(|_| now["waitingFor"] == "agent") {
             let step = poll(&world, agent).await["step"].clone();
             if step.is_object() {
+                install = step["work"]["token"].as_str().map(str::to_owned).or(install);
                 report(&world, agent, &step, well(&step, persona)).await;
             }
+        }
+        if let Some(token) = install.take_if(|_| now["waitingFor"] == "daemon") {
+            let joined = Machine::claiming(claims(persona)).join(&world.relay, &token).await;
+            assert_eq!(joined.status, 200, "{}", joined.body);
         }
         idle = if now["version"] == version { idle + 1 } else { 0 };
         version = now["version"].clone();

@@ -53,6 +53,7 @@ pub async fn power(call: Call, input: SwitchPower) -> Result<MetalDone, Fault> {
                 };
                 moved(tx, call, &verb, |_, machine| {
                     machine.wanted_power = Some(input.target);
+                    machine.last_error = None;
                     machine.begin(None);
                     Ok(())
                 })
