@@ -1,6 +1,7 @@
 //! The commands, their flags, and what each prints. What it prints for programs goes to standard output, all else to
 //! standard error.
 
+mod agent;
 mod join;
 mod pages;
 mod settings;
@@ -131,6 +132,12 @@ enum Command {
         #[arg(long)]
         keep_key: bool,
     },
+    /// The agent in a metal machine, in the image that its BMC boots: do what the relay says, one step at a time.
+    Agent {
+        /// What the relay wrote into the image.
+        #[arg(long, value_name = "FILE", default_value = "/bcd-agent-boot")]
+        boot: PathBuf,
+    },
     /// The settings.
     Config {
         /// What about them.
@@ -212,6 +219,7 @@ pub fn main(cli: &Cli) -> Exit {
     let result = match &cli.command {
         Command::Config { command: ConfigCommand::Show { origin } } => settings::show(&cli.flags, *origin),
         Command::Config { command: ConfigCommand::Check } => settings::check(&cli.flags),
+        Command::Agent { boot } => agent::run(boot),
         Command::Completion { shell } => pages::completion(*shell),
         Command::Man { folder } => pages::man(folder),
         command => cli.flags.settings().and_then(|settings| {
@@ -244,7 +252,9 @@ fn with_settings(flags: &Flags, command: &Command, settings: Settings) -> Result
         Command::Status { ready: true, .. } => on_runtime(ready(&settings))?,
         Command::Status { json, .. } => on_runtime(status(&settings, *json))?,
         Command::Reset { keep_key } => reset(&settings, *keep_key),
-        Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => Ok(Exit::Done),
+        Command::Agent { .. } | Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => {
+            Ok(Exit::Done)
+        }
     }
 }
 

@@ -3,8 +3,9 @@
 //! [`identity`] looks at the machine, [`config`] and [`token`] at what it was told, [`state`] remembers. [`key`] is the
 //! node's key, in a file or by [`tpm`] in the chip. [`trust`] judges the relay, [`client`] calls it; [`join`], [`renew`],
 //! [`heartbeat`], [`secrets`] and [`ban`] are its calls. [`daemon`] does them
-//! in time, [`cli`] by hand.
+//! in time, [`cli`] by hand. [`agent`] is bcd as the agent in a metal machine.
 
+pub mod agent;
 pub mod backoff;
 pub mod ban;
 pub mod cli;

@@ -45,6 +45,8 @@ pub struct Context {
     pub url: String,
     /// Where BMCs get images from, `http://host:port`, if they get any here.
     pub boot_url: Option<String>,
+    /// CA certificates in PEM that servers of images may come from, beside the public ones.
+    pub image_roots: Option<String>,
     /// The tenant whose members may be admins.
     pub provider_tenant: String,
 }

@@ -8,6 +8,7 @@ pub mod access;
 pub mod api;
 pub mod audit;
 pub mod auth;
+pub mod boot;
 pub mod ca;
 pub mod call;
 pub mod claim;

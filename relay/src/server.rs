@@ -4,6 +4,7 @@ use crate::{
     access, api,
     audit::denials::Denials,
     auth::{bootstrap::PairOfFiles, keys::SigningKeys, oidc::Provider},
+    boot::{Boot, Image},
     ca::Authority,
     claim::claim,
     clock::Clock,
@@ -31,7 +32,7 @@ use std::{
     future::Future,
     io::{self, Write as _},
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 use tokio::net::TcpListener;
@@ -61,6 +62,7 @@ pub struct Relay {
     tls: Arc<Tls>,
     listener: TcpListener,
     address: SocketAddr,
+    boot: Option<Boot>,
     /// Of the server certificate that it began with.
     dates: upkeep::Dates,
     _lock: File,
@@ -101,6 +103,7 @@ impl Relay {
         let tls =
             Tls::new(certificate, authority.trust(), &clock).map_err(ServeError::start("setting up TLS"))?;
         let (oidc, outside) = ways_out(&settings)?;
+        let bound = bound(&settings, address).await?;
         let relay = Context {
             store,
             clock,
@@ -115,16 +118,19 @@ impl Relay {
             heartbeats: Heartbeats::default(),
             lookups: Lookups::default(),
             url: settings.url_at(address).to_string(),
-            boot_url: settings.boot_listen.map(|boot| boot_url(&settings, address, boot)),
+            boot_url: bound.as_ref().map(|bound| bound.url.clone()),
+            image_roots: bound.as_ref().and_then(|bound| bound.image_roots.clone()),
             provider_tenant: installation.provider_tenant,
         };
         let registry = api::registry().map_err(ServeError::start("building the method table"))?;
         let url = settings.url_at(address).to_string();
         let (relay, crls, refusals) = (Arc::new(relay), Crls::default(), Refusals::default());
+        let tls = Arc::new(tls);
+        let boot = bound.map(|bound| bound.serving(&relay, &tls));
         let proxies = Trusted::new(settings.trusted_proxies.clone());
         let app =
             Arc::new(App { relay, registry, url, crls, refusals, denials: Denials::default(), proxies });
-        Ok(Self { settings, trust_domain, app, tls: Arc::new(tls), listener, address, dates, _lock: lock })
+        Ok(Self { settings, trust_domain, app, tls, listener, address, boot, dates, _lock: lock })
     }
 
     /// What the relay's calls reach; for tests that look behind the API.
@@ -144,14 +150,17 @@ impl Relay {
     /// # Errors
     /// The files that say where it is can't be written.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Self { settings, trust_domain, app, tls, listener, address, dates, _lock } = self;
+        let Self { settings, trust_domain, app, tls, listener, address, boot, dates, _lock } = self;
         let relay = app.relay.clone();
         let directory = settings.data_dir.clone();
         let pair = PairOfFiles::new(relay.clone(), directory.join("bootstrap"));
         publish(&relay, &directory, &pair).await?;
         // Before anybody can ask: a gauge that is 0 at first would be an alarm.
         upkeep::count(&relay).await.map_err(ServeError::start("counting the fleet"))?;
-        let upkeep = upkeep::start(&settings, address, &app, &tls, dates, pair);
+        let mut upkeep = upkeep::start(&settings, address, &app, &tls, dates, pair);
+        if let Some(boot) = boot {
+            upkeep.spawn(boot.serve());
+        }
         let listen = directory.join("listen");
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
             .map_err(ServeError::file("writing", &listen))?;
@@ -215,12 +224,30 @@ struct Told<'a> {
     address: SocketAddr,
 }
 
-/// Where BMCs get images: at the address that is listened on, or where that is any, at the host that machines reach the relay by.
-fn boot_url(settings: &Settings, address: SocketAddr, boot: SocketAddr) -> String {
-    if boot.ip().is_unspecified() {
-        format!("http://{}:{}", settings.url_at(address).host(), boot.port())
-    } else {
-        format!("http://{boot}")
+/// What serves the agent's image, before there is a relay to serve it.
+struct Bound {
+    served: (Arc<Image>, TcpListener),
+    /// Where BMCs fetch it.
+    url: String,
+    is_tls: bool,
+    image_roots: Option<String>,
+}
+
+/// The listener for BMCs, where one is wanted.
+async fn bound(settings: &Settings, address: SocketAddr) -> Result<Option<Bound>, ServeError> {
+    let Some(boot) = &settings.boot else { return Ok(None) };
+    let served = Boot::bind(boot).await.map_err(ServeError::start("serving the agent's image"))?;
+    let listening = served.1.local_addr().map_err(ServeError::start("serving the agent's image"))?;
+    let url = boot.url_at(listening, settings.url_at(address).host());
+    let read = |path: &PathBuf| std::fs::read_to_string(path).map_err(ServeError::file("reading", path));
+    let image_roots = boot.image_ca_file.as_ref().map(read).transpose()?;
+    Ok(Some(Bound { served, url, is_tls: boot.is_tls(), image_roots }))
+}
+
+impl Bound {
+    fn serving(self, relay: &Arc<Context>, tls: &Arc<Tls>) -> Boot {
+        tracing::info!(url = self.url, "BMCs are served the agent's image");
+        Boot::new(relay.clone(), self.is_tls.then(|| tls.clone()), self.served)
     }
 }
 

@@ -11,7 +11,7 @@ use rustls::{
     time_provider::TimeProvider,
 };
 use serde_json::Value;
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, net::IpAddr, path::Path, sync::Arc, time::Duration};
 
 /// Who a client says it is: certificates, the leaf first, and the key that it signs with. Whether they belong
 /// together is for the relay to find out.
@@ -75,6 +75,24 @@ pub fn tls(bundle: &Path, clock: &Clock, identity: Option<Identity>) -> ClientCo
 pub fn of_tls(config: ClientConfig) -> Client {
     let built = Client::builder().tls_backend_preconfigured(config).no_proxy().build();
     built.unwrap_or_else(|error| panic!("an HTTP client: {error}"))
+}
+
+/// A client for plain HTTP that comes from this address of this host.
+///
+/// # Panics
+/// It can't be made.
+#[must_use]
+#[expect(clippy::panic, reason = "a test without its client fails")]
+pub fn plain(from: IpAddr) -> Client {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let tls = tls.map(|tls| tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    let built = tls
+        .map(|tls| Client::builder().tls_backend_preconfigured(tls).no_proxy().local_address(from).build());
+    match built {
+        Ok(Ok(client)) => client,
+        odd => panic!("an HTTP client: {odd:?}"),
+    }
 }
 
 /// Calls a method of a relay.

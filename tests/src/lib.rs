@@ -14,6 +14,7 @@ mod hold;
 pub mod load;
 mod local;
 mod machine;
+mod metal_vm;
 mod oidc;
 mod programs;
 mod relay;
@@ -32,8 +33,9 @@ pub use self::{
     cluster::{Asked, Cluster, FakeCluster},
     database::{Database, Kind},
     hold::Hold,
-    local::{LocalRelay, Machine, unique},
+    local::{IMAGE_REGION, LocalRelay, Machine, unique},
     machine::FakeMachine,
+    metal_vm::{MetalHardware, MetalVm, agent_image, free_port},
     oidc::{Browser, FakeProvider, Lie, Page, RealProvider},
     programs::{Finished, finish, program},
     relay::{Answer, RelayProcess},

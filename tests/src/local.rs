@@ -331,16 +331,33 @@ fn request(key: &KeyPair) -> String {
 #[expect(clippy::panic, reason = "a test without its settings fails")]
 fn settings(data_dir: &Path, master_key: &Path, database: &Database, more: &[(&str, &str)]) -> Settings {
     let text = |path: &Path| path.display().to_string();
+    let told = |name: &str| more.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned());
     let flags = |key: &relay::config::Key| match key.name {
         "data_dir" => Some(text(data_dir)),
         "master_key_file" => Some(text(master_key)),
-        "listen" | "metrics_listen" => Some("127.0.0.1:0".to_owned()),
+        "listen" | "metrics_listen" => told(key.name).or_else(|| Some("127.0.0.1:0".to_owned())),
+        "agent_image" => told("boot_listen").map(|_| told(key.name).unwrap_or_else(|| image(data_dir))),
         "database_url" => Some(database.url().to_owned()),
-        name => more.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()),
+        name => told(name),
     };
     let nowhere = data_dir.join("no-relay.toml");
     let sources = Sources { file: None, default_file: &nowhere, env: &|_| None, flags: &flags };
     Settings::load(&sources).unwrap_or_else(|error| panic!("settings: {error}"))
+}
+
+/// Where the region of [`image`] begins.
+pub const IMAGE_REGION: usize = 300_000;
+
+/// An image of the agent that boots nothing, beside the relay's data.
+#[expect(clippy::panic, reason = "a test without its image fails")]
+fn image(data_dir: &Path) -> String {
+    let region = shared::boot::template();
+    let image = [vec![0x11; IMAGE_REGION], region, vec![0x11; 400_000]].concat();
+    let path = data_dir.with_extension("iso");
+    if let Err(error) = fs::write(&path, image) {
+        panic!("{}: {error}", path.display());
+    }
+    path.display().to_string()
 }
 
 #[expect(clippy::panic, reason = "a test without the relay's files fails")]

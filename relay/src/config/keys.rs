@@ -119,7 +119,26 @@ pub(super) const METRICS_LISTEN: Key = text(
 pub(super) const BOOT_LISTEN: Key = text(
     "boot_listen",
     "IP:PORT",
-    "Where BMCs get the image of the metal agent, in plain HTTP; none get any where it is absent",
+    "Where BMCs get the image of the metal agent, in a network that only they reach; none get any where it is absent",
+);
+/// The address that BMCs reach that by.
+pub(super) const BOOT_URL: Key = text(
+    "boot_url",
+    "URL",
+    "The address that BMCs reach boot_listen by: http://, or https:// to serve it over TLS, where many BMCs can't check a private \
+     CA [default: http:// and the address listened on, or the host of the URL]",
+);
+/// The agent's image.
+pub(super) const AGENT_IMAGE: Key = text(
+    "agent_image",
+    "FILE",
+    "The image of the metal agent, as packaging/agent-image/build makes it [default: /usr/share/relay/agent.iso]",
+);
+/// Whom agents trust with images.
+pub(super) const IMAGE_CA_FILE: Key = text(
+    "image_ca_file",
+    "FILE",
+    "More CA certificates that servers of disk images may come from, PEM [default: none but the public ones]",
 );
 /// Calls of one credential.
 pub(super) const LIMIT_TOKEN: Key =
@@ -200,6 +219,9 @@ pub const KEYS: &[Key] = &[
     PROVIDER_TENANT,
     METRICS_LISTEN,
     BOOT_LISTEN,
+    BOOT_URL,
+    AGENT_IMAGE,
+    IMAGE_CA_FILE,
     TRUSTED_PROXIES,
     AUDIT_DAYS,
     TASK_COMPLETED_DAYS,

@@ -2,6 +2,7 @@
 //! environment < flags), and [`Settings`], which can't be wrong. Nothing here opens the store or the network, and
 //! nothing changes after the start.
 
+mod boot;
 mod cluster;
 mod database;
 mod error;
@@ -12,6 +13,7 @@ mod oidc;
 mod tests;
 mod values;
 
+pub use boot::BootSettings;
 pub use cluster::{ClusterSecret, SERVICE_ACCOUNT};
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::{ConfigError, Origin};
@@ -78,8 +80,8 @@ pub struct Settings {
     pub provider_tenant: Option<TenantId>,
     /// Where metrics are served.
     pub metrics_listen: SocketAddr,
-    /// Where BMCs get images, if they get any here.
-    pub boot_listen: Option<SocketAddr>,
+    /// How the image of the metal agent is served to BMCs, if it is.
+    pub boot: Option<BootSettings>,
     /// The networks of proxies that are believed on who the client is.
     pub trusted_proxies: Vec<IpNet>,
     /// How many days records of the audit are kept.
@@ -150,7 +152,7 @@ impl Settings {
             trust_domain: parsed(&merged, &keys::TRUST_DOMAIN, as_is)?,
             provider_tenant: parsed(&merged, &keys::PROVIDER_TENANT, as_is)?,
             metrics_listen: parsed(&merged, &keys::METRICS_LISTEN, address)?.unwrap_or(loopback(9464)),
-            boot_listen: parsed(&merged, &keys::BOOT_LISTEN, address)?,
+            boot: boot::read(&merged)?,
             trusted_proxies: parsed(&merged, &keys::TRUSTED_PROXIES, networks)?.unwrap_or_default(),
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             task_completed_days: parsed(&merged, &keys::TASK_COMPLETED_DAYS, days)?.unwrap_or(14),

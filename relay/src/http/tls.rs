@@ -21,7 +21,7 @@ use rustls::{
     },
     sign::{CertifiedKey, SingleCertAndKey},
     time_provider::TimeProvider,
-    version::TLS13,
+    version::{TLS12, TLS13},
 };
 use shared::time::Timestamp;
 use std::sync::Arc;
@@ -63,6 +63,23 @@ impl Tls {
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         self.current.load().config.clone()
+    }
+
+    /// The configuration for clients that are asked for no certificate, and may know no TLS 1.3: BMCs.
+    #[must_use]
+    pub fn for_old_clients(&self) -> Arc<ServerConfig> {
+        let current = self.current.load();
+        let time = Arc::new(ClockTime(self.clock.clone()));
+        let builder = ServerConfig::builder_with_details(self.provider.clone(), time)
+            .with_protocol_versions(&[&TLS13, &TLS12]);
+        let Ok(builder) = builder else { return current.config.clone() };
+        let mut config = builder
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(current.certificate.clone())));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Arc::new(config)
     }
 
     /// Presents another certificate from the next connection on.

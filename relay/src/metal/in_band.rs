@@ -149,6 +149,8 @@ async fn composed(
             sha256: image.sha256.as_str().to_owned(),
             format: image.format,
             disk: disk.clone(),
+            networks: image_networks(tx, machine).await?,
+            roots: relay.image_roots.clone(),
         },
         (Step::Rescue, Options::Rescue { ssh_public_key, ttl_seconds }) => {
             Work::Rescue { ssh_public_key: ssh_public_key.clone(), ttl_seconds: *ttl_seconds }
@@ -168,6 +170,13 @@ async fn composed(
         }
         _ => return Err(none()),
     })
+}
+
+/// What the agent may fetch an image from beside the public Internet.
+async fn image_networks(tx: &mut Tx<'_>, machine: &Machine) -> Result<Vec<String>, Fault> {
+    let site = sites::find(tx, &machine.site_id).await?;
+    let networks = site.map(|site| site.bmc_networks).unwrap_or_default();
+    Ok(networks.into_iter().map(|network| network.0).collect())
 }
 
 /// Why the image may not be fetched, if so: its name is looked up once more, since it may lead elsewhere by now.

@@ -1,19 +1,17 @@
 //! Connections to addresses that somebody named. Whoever names one makes the relay connect to it, from where the relay is: so
 //! none may lead into networks that are no part of the public Internet, nor to the relay's own machine, unless an admin has
-//! listed it ([`address`]).
+//! listed it ([`shared::outside`]).
 //!
 //! A name is resolved once, and the connection goes to the very addresses that were judged: one that is refused among them
 //! refuses the name, since whoever has the name may choose which one is taken. No redirect is followed, no proxy asked. Of
 //! what went wrong only the words of [`Unreached`] are told, which say nothing of an answer.
 
-pub mod address;
 pub mod client;
 pub mod target;
 
 pub use target::{Host, InvalidTarget, Target};
 
 use crate::trusting::{TrustFileError, trusting_file};
-use address::is_allowed;
 use ipnet::IpNet;
 use nix::ifaddrs::getifaddrs;
 use reqwest::{
@@ -22,6 +20,7 @@ use reqwest::{
     tls,
 };
 use rustls::{ClientConfig, version::TLS13};
+use shared::outside::is_allowed;
 use std::{
     error::Error,
     fmt, io, iter,

@@ -3,7 +3,7 @@
 
 use super::{Access, Op, Phase};
 use crate::{
-    bounded::{Int, Label},
+    bounded::{Int, Label, Sha256Hex},
     id::MetalStepId,
     secret::Reveal,
 };
@@ -77,6 +77,12 @@ pub enum Work {
         /// Which disk; the smallest that it fits on where absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         disk: Option<DiskHint>,
+        /// Networks that it may come from though they are not public; the site lists them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        networks: Vec<String>,
+        /// CA certificates in PEM that its server's may come from, beside the public ones.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        roots: Option<String>,
     },
     /// Put what the installed bcd joins by where it looks for it.
     Credential {
@@ -191,6 +197,36 @@ pub struct StepResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub disks: Vec<DiskReport>,
+    /// What was written, of an image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageReport>,
+    /// How to log in, of a rescue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rescue: Option<RescueReport>,
+}
+
+/// An image on its disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImageReport {
+    /// The kernel's name for the disk.
+    pub disk: Label,
+    /// Bytes that the disk has of it.
+    pub bytes: Int<0, { i64::MAX }>,
+    /// SHA-256 of those, as they were read back.
+    pub sha256: Sha256Hex,
+}
+
+/// How to log in for rescue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RescueReport {
+    /// Addresses that the machine has.
+    #[schemars(length(max = 64))]
+    pub addresses: Vec<Label>,
+    /// The keys that the machine will show, each as `SHA256:…`.
+    #[schemars(length(max = 8))]
+    pub host_keys: Vec<Label>,
 }
 
 /// What is in a machine.

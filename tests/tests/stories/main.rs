@@ -51,6 +51,8 @@ const START: Timestamp = Timestamp::from_seconds(1_780_000_000);
 /// Settings of a relay that BMCs get images from, and that slows nobody.
 const IMAGES: &[(&str, &str)] = &[
     ("boot_listen", "127.0.0.1:0"),
+    // The same after a restart; what is fetched from there, another story says.
+    ("boot_url", "http://127.0.0.1:1"),
     ("limits.per_ip_per_minute", "1000000"),
     ("limits.per_token_per_minute", "1000000"),
 ];

@@ -109,6 +109,7 @@ impl Desk {
             heartbeats: Heartbeats::default(),
             lookups: Lookups::default(),
             url: "https://relay.test:8443".to_owned(),
+            image_roots: None,
             boot_url: Some("http://relay.test:8080".to_owned()),
             provider_tenant: installation.provider_tenant,
         });

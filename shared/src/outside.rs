@@ -1,10 +1,10 @@
-//! Which addresses are outside: on the public Internet, and not the relay's own machine. Pure.
+//! Which addresses are outside: on the public Internet, and not the own machine. Pure: of the network these are only the types.
 //!
 //! What is none is refused whatever form it comes in: an IPv6 address that carries an IPv4 one (mapped, 6to4, NAT64) is judged
 //! by that, and of IPv6 only global unicast is outside at all. The tables are those of RFC 6890 and its registries.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), bits)
@@ -52,7 +52,7 @@ const NOT_OUTSIDE_V6: &[Ipv6Net] = &[v6(0x2001, 0, 0, 23), v6(0x2001, 0xdb8, 0, 
 const SIX_TO_FOUR: Ipv6Net = v6(0x2002, 0, 0, 16);
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
-/// Whether the relay may connect to this address: an admin has listed it, or it is outside and none of the machine's `own`.
+/// Whether one may connect to this address: an admin has listed it, or it is outside and none of the machine's `own`.
 #[must_use]
 pub fn is_allowed(address: IpAddr, listed: &[IpNet], own: &[IpAddr]) -> bool {
     let address = address.to_canonical();

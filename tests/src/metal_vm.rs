@@ -1,0 +1,170 @@
+//! A machine that starts from the agent's image: QEMU without KVM, UEFI, a blank disk, a TPM of its own, an SMBIOS as its BMC
+//! says it. It reaches this host's loopback as 10.0.2.2; one port of this host leads to its SSH.
+
+use crate::programs::Running;
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The firmware, and what it keeps.
+const OVMF: [&str; 2] = ["/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"];
+
+/// What a machine is.
+#[derive(Clone, Debug)]
+pub struct MetalHardware {
+    /// SMBIOS type 1: the product UUID.
+    pub uuid: String,
+    /// SMBIOS type 1: the serial number.
+    pub serial: String,
+    /// The address of its network card.
+    pub mac: String,
+    /// The disk's size, in MiB.
+    pub disk_mib: u64,
+    /// Whether it has a TPM.
+    pub has_tpm: bool,
+}
+
+/// A machine that is off, or on.
+pub struct MetalVm {
+    folder: tempfile::TempDir,
+    hardware: MetalHardware,
+    ssh_port: u16,
+    qemu: Option<Running>,
+    tpm: Option<Running>,
+}
+
+impl MetalVm {
+    /// A machine that is off, whose disk is full of an old system.
+    ///
+    /// # Panics
+    /// Its disk can't be made.
+    #[must_use]
+    pub fn new(hardware: MetalHardware) -> Self {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
+        let ssh_port = free_port();
+        let this = Self { folder, hardware, ssh_port, qemu: None, tpm: None };
+        let mib = usize::try_from(this.hardware.disk_mib).unwrap_or_default();
+        let full = vec![0x5a; mib << 20];
+        assert!(fs::write(this.disk(), full).is_ok(), "making a disk");
+        assert!(
+            fs::copy(OVMF[1], this.path("vars.fd")).is_ok(),
+            "no {}; tests/install-deps installs it",
+            OVMF[1]
+        );
+        this
+    }
+
+    /// Its disk, as a file.
+    #[must_use]
+    pub fn disk(&self) -> PathBuf {
+        self.path("disk.img")
+    }
+
+    /// The port of this host that leads to its SSH.
+    #[must_use]
+    pub fn ssh_port(&self) -> u16 {
+        self.ssh_port
+    }
+
+    /// What its console has shown, over all its boots.
+    #[must_use]
+    pub fn console(&self) -> String {
+        fs::read(self.path("console.log"))
+            .map_or_else(|_| String::new(), |text| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Powers it on, with this in its CD drive.
+    ///
+    /// # Panics
+    /// QEMU, swtpm or the firmware is missing (`tests/install-deps`).
+    pub fn power_on(&mut self, cd: &Path) {
+        let drive = |options: String| ["-drive".to_owned(), options];
+        let file = |path: PathBuf| path.display().to_string();
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args([
+            "-machine",
+            "q35,accel=tcg",
+            "-cpu",
+            "max",
+            "-m",
+            "1024",
+            "-smp",
+            "2",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
+        qemu.args(drive(format!("if=pflash,format=raw,readonly=on,file={}", OVMF[0])));
+        qemu.args(drive(format!("if=pflash,format=raw,file={}", file(self.path("vars.fd")))));
+        qemu.args(drive(format!("id=disk,if=none,format=raw,file={}", file(self.disk()))));
+        qemu.args(["-device", "virtio-blk-pci,drive=disk,bootindex=1,serial=DISK-1"]);
+        qemu.args(drive(format!("id=cd,if=none,media=cdrom,readonly=on,format=raw,file={}", cd.display())));
+        qemu.args(["-device", "ide-cd,drive=cd,bootindex=0"]);
+        qemu.args(["-netdev", &format!("user,id=net,hostfwd=tcp:127.0.0.1:{}-:22", self.ssh_port)]);
+        qemu.args(["-device", &format!("virtio-net-pci,netdev=net,romfile=,mac={}", self.hardware.mac)]);
+        let identity = format!("type=1,uuid={},serial={}", self.hardware.uuid, self.hardware.serial);
+        qemu.args(["-smbios", &identity]);
+        if self.hardware.has_tpm {
+            self.tpm = Some(self.power_tpm());
+            qemu.args(["-chardev", &format!("socket,id=tpm,path={}", file(self.path("tpm.sock")))]);
+            qemu.args(["-tpmdev", "emulator,id=tpm0,chardev=tpm", "-device", "tpm-tis,tpmdev=tpm0"]);
+        }
+        let console = format!("file,id=console,path={},append=on", file(self.path("console.log")));
+        qemu.args(["-chardev", &console, "-serial", "chardev:console"]);
+        self.qemu = Some(Running::start(qemu, &self.path("qemu.log")));
+    }
+
+    /// Powers it off, if it is on: by force, as a BMC does.
+    pub fn power_off(&mut self) {
+        self.qemu = None;
+        self.tpm = None;
+    }
+
+    /// Its TPM, which keeps what it is over all boots.
+    fn power_tpm(&self) -> Running {
+        let (state, socket) = (self.path("tpm"), self.path("tpm.sock"));
+        drop(fs::remove_file(&socket));
+        assert!(fs::create_dir_all(&state).is_ok(), "making {}", state.display());
+        let mut swtpm = Command::new("swtpm");
+        swtpm.args(["socket", "--tpm2", "--terminate"]);
+        swtpm.arg("--tpmstate").arg(format!("dir={}", state.display()));
+        swtpm.arg("--ctrl").arg(format!("type=unixio,path={}", socket.display()));
+        let mut running = Running::start(swtpm, &self.path("swtpm.log"));
+        running.wait_for("swtpm's socket", || socket.exists().then_some(()));
+        running
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A port of this host that nobody has at this moment.
+///
+/// # Panics
+/// There is none.
+#[must_use]
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.unwrap_or_else(|error| panic!("a port: {error}")).port()
+}
+
+/// The agent's image, as `packaging/agent-image/build` made it.
+///
+/// # Panics
+/// It has not been made.
+#[must_use]
+pub fn agent_image() -> PathBuf {
+    let program = crate::programs::program("bcd");
+    let debug = Path::new(program.get_program()).parent().unwrap_or(Path::new("."));
+    let path = debug.with_file_name("agent-image").join("agent.iso");
+    assert!(
+        path.is_file(),
+        "{} is missing; run packaging/build --debug and packaging/agent-image/build",
+        path.display()
+    );
+    path
+}
