@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "a story indexes JSON, where what is absent is null")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a story whose world is not as it should be fails")]
 
+mod agent_image;
 mod audit;
 mod cluster;
 mod decisions;

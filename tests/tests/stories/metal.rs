@@ -30,7 +30,7 @@ pub(super) async fn metal(database: Database) -> World {
     world
 }
 
-async fn allow(world: &World, networks: &[&str]) {
+pub(super) async fn allow(world: &World, networks: &[&str]) {
     world.relay.call("compute/sites/update", &json!({"siteId": "default", "bmcNetworks": networks})).await;
 }
 
