@@ -42,6 +42,7 @@ impl MetalVm {
     /// # Panics
     /// Its disk can't be made.
     #[must_use]
+    #[expect(clippy::panic, reason = "a test without its machine fails")]
     pub fn new(hardware: MetalHardware) -> Self {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
         let ssh_port = free_port();
@@ -147,6 +148,7 @@ impl MetalVm {
 /// # Panics
 /// There is none.
 #[must_use]
+#[expect(clippy::panic, reason = "a test without its port fails")]
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.unwrap_or_else(|error| panic!("a port: {error}")).port()

@@ -73,14 +73,14 @@ impl Site {
         site
     }
 
-    fn input(&self, more: Value) -> Value {
+    fn input(&self, more: &Value) -> Value {
         let mut input = json!({"tenantId": "provider", "poolId": "default", "nodeId": self.node});
         input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         input
     }
 
     async fn view(&self) -> Value {
-        self.relay.call("compute/metal/get", &self.input(json!({}))).await["node"].clone()
+        self.relay.call("compute/metal/get", &self.input(&json!({}))).await["node"].clone()
     }
 
     /// A verb, and its workflow to its end.
@@ -94,7 +94,7 @@ impl Site {
 
     async fn ask(&self, verb: &str, mut more: Value) {
         more["idempotencyKey"] = json!(unique("key"));
-        self.relay.call(&format!("compute/metal/{verb}"), &self.input(more)).await;
+        self.relay.call(&format!("compute/metal/{verb}"), &self.input(&more)).await;
     }
 
     async fn until_state(&mut self, state: &str) -> Value {
@@ -216,21 +216,8 @@ async fn images(folder: &Path) -> (ImageServer, Vec<u8>, impl Fn(&str, &str) -> 
     (server, disk, image)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_lives_from_its_enrollment_to_its_retirement_by_its_agent() {
-    let folder = tempfile::tempdir().unwrap();
-    let (server, disk, image) = images(folder.path()).await;
-    let mut site = Site::new(false, &server.ca).await;
-    site.done("inspect", json!({}), "inspected").await;
-    let view = site.done("commission", json!({}), "available").await;
-    assert_eq!(view["hardware"]["disks"], json!(["vda, 192 MiB"]), "{view}");
-    assert!(view["hardware"]["memoryMib"].as_i64().unwrap() > 800, "{view}");
-    let bytes = fs::read(site.vm.disk()).unwrap();
-    assert!(
-        bytes[..1 << 20].iter().all(|byte| *byte == 0) && bytes[100 << 20] == 0x5a,
-        "only metadata is wiped"
-    );
-
+/// Deploys of what is no image of its format, and of what is elsewhere.
+async fn bad_images_fail(site: &mut Site, image: &impl Fn(&str, &str) -> Value) {
     for (name, format, code) in [("qcow2", "raw.zst", "badImage"), ("elsewhere", "raw.zst", "fetchFailed")] {
         site.ask("deploy", image(name, format)).await;
         let begun = Instant::now();
@@ -251,34 +238,55 @@ async fn a_machine_lives_from_its_enrollment_to_its_retirement_by_its_agent() {
             }
         }
     }
+}
 
+/// Deploys an image, and joins as the system that it is with the token that is on the disk.
+async fn deployed(site: &mut Site, mut more: Value, (disk, folder): (&[u8], &Path), again: bool) -> Machine {
+    let format = more["image"]["format"].clone();
+    more["userData"] = json!("#cloud-config\n");
+    more["disk"] = json!({"serial": "DISK-1"});
+    if again {
+        more["rebuild"] = json!(true);
+    }
+    let begun = Instant::now();
+    site.ask("deploy", more).await;
+    site.until("started", |view| view["waitingFor"] == "daemon").await;
+    eprintln!("deploy of {format}, to the start of the system: {:.1} s", begun.elapsed().as_secs_f64());
+    let bytes = fs::read(site.vm.disk()).unwrap();
+    assert!(bytes[..1 << 20] == disk[..1 << 20], "{format} is not on the disk");
+    let there = |ask: &str| file_on(&site.vm.disk(), folder, ask);
+    assert!(there("stat /etc/credstore/bcd.join-token").contains("Mode:  0600"));
+    assert!(there("cat /etc/bcd/bcd.toml.d/50-metal.toml").contains(HOST));
+    assert_eq!(there("cat /var/lib/cloud/seed/nocloud/user-data"), "#cloud-config\n");
+    let token = there("cat /etc/credstore/bcd.join-token");
+    let persona = site.persona;
+    let claim = json!({"productUuid": persona.uuid, "serial": persona.sku, "macs": ["00:16:3e:00:00:17"]});
+    let mut machine = Machine::claiming(claim);
+    let joined: Answer = machine.join(&site.relay, token.trim()).await;
+    assert_eq!(joined.body["nodeId"], site.node, "{}", joined.body);
+    site.until_state("deployed").await;
+    machine
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_lives_from_its_enrollment_to_its_retirement_by_its_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, disk, image) = images(folder.path()).await;
+    let mut site = Site::new(false, &server.ca).await;
+    site.done("inspect", json!({}), "inspected").await;
+    let view = site.done("commission", json!({}), "available").await;
+    assert_eq!(view["hardware"]["disks"], json!(["vda, 192 MiB"]), "{view}");
+    assert!(view["hardware"]["memoryMib"].as_i64().unwrap() > 800, "{view}");
+    let bytes = fs::read(site.vm.disk()).unwrap();
+    assert!(
+        bytes[..1 << 20].iter().all(|byte| *byte == 0) && bytes[100 << 20] == 0x5a,
+        "only metadata is wiped"
+    );
+
+    bad_images_fail(&mut site, &image).await;
     let mut system = None;
     for name in ["qcow2", "raw.zst"] {
-        let mut more = image(name, name);
-        more["userData"] = json!("#cloud-config\n");
-        more["disk"] = json!({"serial": "DISK-1"});
-        if system.is_some() {
-            more["rebuild"] = json!(true);
-        }
-        let begun = Instant::now();
-        site.ask("deploy", more).await;
-        site.until("started", |view| view["waitingFor"] == "daemon").await;
-        eprintln!("deploy of {name}, to the start of the system: {:.1} s", begun.elapsed().as_secs_f64());
-        let bytes = fs::read(site.vm.disk()).unwrap();
-        assert!(bytes[..1 << 20] == disk[..1 << 20], "{name} is not on the disk");
-        let there = |ask: &str| file_on(&site.vm.disk(), folder.path(), ask);
-        assert!(there("stat /etc/credstore/bcd.join-token").contains("Mode:  0600"));
-        assert!(there("cat /etc/bcd/bcd.toml.d/50-metal.toml").contains(HOST));
-        assert_eq!(there("cat /var/lib/cloud/seed/nocloud/user-data"), "#cloud-config\n");
-        let token = there("cat /etc/credstore/bcd.join-token");
-        let persona = site.persona;
-        let claim =
-            json!({"productUuid": persona.uuid, "serial": persona.sku, "macs": ["00:16:3e:00:00:17"]});
-        let mut machine = Machine::claiming(claim);
-        let joined: Answer = machine.join(&site.relay, token.trim()).await;
-        assert_eq!(joined.body["nodeId"], site.node, "{}", joined.body);
-        site.until_state("deployed").await;
-        system = Some(machine);
+        system = Some(deployed(&mut site, image(name, name), (&disk, folder.path()), system.is_some()).await);
     }
 
     let (good, bad) = (key(folder.path(), "good"), key(folder.path(), "bad"));
