@@ -1,0 +1,36 @@
+//! `fake-bmc`: the fake BMC of the stories as a program, for tools that test services, see [`tests::FakeBmc`].
+
+use clap::Parser;
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    process::ExitCode,
+    thread,
+};
+use tests::{FakeBmc, PERSONAS};
+
+/// A BMC that speaks Redfish like one of several makers', until it is killed. It writes its address and its certificate's pin.
+#[derive(Parser)]
+#[command(version)]
+struct Flags {
+    /// Whose kind it is of
+    #[arg(long, value_name = "NAME", default_value = "dell")]
+    persona: String,
+    /// Where it listens
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let Some(persona) = PERSONAS.iter().find(|persona| persona.name == flags.persona) else {
+        let names: Vec<&str> = PERSONAS.iter().map(|persona| persona.name).collect();
+        drop(writeln!(io::stderr(), "--persona must be one of {}", names.join(", ")));
+        return ExitCode::from(64);
+    };
+    let bmc = FakeBmc::start_at(persona, flags.listen);
+    drop(writeln!(io::stdout(), "{} {}", bmc.address(), bmc.pin()));
+    loop {
+        thread::park();
+    }
+}
