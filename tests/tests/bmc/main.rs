@@ -54,3 +54,11 @@ async fn refused(bmc: &FakeBmc) -> BmcError {
         Err(error) => error,
     }
 }
+
+/// Does something with the BMC, and leaves it.
+async fn with<T>(bmc: &FakeBmc, work: impl AsyncFnOnce(&Bmc) -> T) -> T {
+    let driver = open(bmc).await;
+    let done = work(&driver).await;
+    driver.close().await;
+    done
+}

@@ -130,8 +130,20 @@ impl Line {
         self.taken(&answer)
     }
 
-    /// Changes what was read. Services want an ETag in several ways: as they gave it, without the mark of a weak one, none, or any.
+    /// Changes what was read. One that was changed meanwhile is read again, and changed all the same: what is written does not
+    /// depend on what was there.
     pub(super) async fn patch(&self, of: &Document, body: &Value) -> Result<Option<Path>, BmcError> {
+        match self.patch_as_read(of, body).await {
+            Err(error) if error.status == Some(412) => match self.get(&of.path).await {
+                Ok(now) if now.etag != of.etag => self.patch_as_read(&now, body).await,
+                _ => Err(error),
+            },
+            patched => patched,
+        }
+    }
+
+    /// Services want an ETag in several ways: as they gave it, without the mark of a weak one, none, or any.
+    async fn patch_as_read(&self, of: &Document, body: &Value) -> Result<Option<Path>, BmcError> {
         let given = of.etag.clone();
         let strong = given.as_deref().and_then(|etag| etag.strip_prefix("W/")).map(str::to_owned);
         let mut ladder = vec![given.filter(|etag| !etag.trim_matches('"').is_empty()), strong, None];
@@ -141,6 +153,8 @@ impl Line {
         for etag in ladder {
             let answer = self.exchange(Method::PATCH, &of.path, Some(body), etag.as_deref()).await?;
             match self.taken(&answer) {
+                // Of the two, that it has none or another one, the latter can be helped.
+                Err(error) if error.status == Some(428) && last.status == Some(412) => {}
                 Err(error) if matches!(error.status, Some(412 | 428)) => last = error,
                 taken => return taken,
             }
