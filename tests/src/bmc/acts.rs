@@ -53,11 +53,11 @@ impl Machine {
         // What is off can't be started again.
         let restart = matches!(kind.as_str(), "PowerCycle" | "ForceRestart" | "GracefulRestart");
         let impossible = same || (restart && !self.host.is_on);
-        if let Some(status) = self.persona.refuses_same_state.filter(|_| impossible) {
-            return self.refuse(status, "Base.1.8.ResourceInUse", body);
-        }
         let ignored = self.ills.ignores.contains(&kind.as_str())
             || (kind == "GracefulShutdown" && self.ills.hangs_at_shutdown);
+        if let Some(status) = self.persona.refuses_same_state.filter(|_| impossible && !ignored) {
+            return self.refuse(status, "Base.1.8.ResourceInUse", body);
+        }
         if !ignored && !same {
             self.host.switch(to, self.ills.looks);
         }
