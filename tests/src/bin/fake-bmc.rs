@@ -2,8 +2,10 @@
 
 use clap::Parser;
 use std::{
+    fs,
     io::{self, Write as _},
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     thread,
 };
@@ -19,6 +21,9 @@ struct Flags {
     /// Where it listens
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Where its certificate is written to, in PEM, for whoever trusts it
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -29,6 +34,12 @@ fn main() -> ExitCode {
         return ExitCode::from(64);
     };
     let bmc = FakeBmc::start_at(persona, flags.listen);
+    if let Some(file) = flags.certificate
+        && let Err(error) = fs::write(&file, bmc.certificate())
+    {
+        drop(writeln!(io::stderr(), "write {}: {error}", file.display()));
+        return ExitCode::FAILURE;
+    }
     drop(writeln!(io::stdout(), "{} {}", bmc.address(), bmc.pin()));
     loop {
         thread::park();

@@ -1,7 +1,7 @@
 //! Who a fake BMC lets in: its accounts and its sessions.
 
 use super::{
-    answers::{Answer, empty, found, link, with_header, with_status},
+    answers::{Answer, empty, found, link, put, refusal, with_header, with_status},
     machine::Machine,
     persona::{Auth, Persona},
     service::{PASSWORD, USER},
@@ -180,10 +180,10 @@ impl Machine {
         let location =
             if self.persona.whole_locations { format!("https://{host}{place}") } else { place.clone() };
         let mut said = self.keys.session(&id.to_string()).unwrap_or_default();
-        super::answers::put(&mut said, "@odata.id", json!(place));
+        put(&mut said, "@odata.id", json!(place));
         if self.ills.password_change {
             let info = json!([{"MessageId": "Base.1.8.PasswordChangeRequired"}]);
-            super::answers::put(&mut said, "@Message.ExtendedInfo", info);
+            put(&mut said, "@Message.ExtendedInfo", info);
         }
         let answer = with_header(with_status(found(&said), 201), TOKEN, &token);
         with_header(answer, LOCATION, self.ills.location.unwrap_or(&location))
@@ -204,7 +204,7 @@ impl Machine {
         self.keys.accounts.push(Account { id, user, password, role, enabled: true });
         let place = format!("/redfish/v1/AccountService/Accounts/{id}");
         let mut said = self.account_document(&id.to_string()).unwrap_or_default();
-        super::answers::put(&mut said, "@odata.id", json!(place));
+        put(&mut said, "@odata.id", json!(place));
         with_header(with_status(self.described(&said), 201), LOCATION, &place)
     }
 
@@ -217,13 +217,17 @@ impl Machine {
             return self.refuse(400, "Base.1.8.PropertyValueFormatError", body);
         }
         let known = ["Password", "RoleId", "Enabled", "Locked", "UserName"];
-        let strange =
-            input.as_object().is_some_and(|all| all.keys().any(|name| !known.contains(&name.as_str())));
+        let names = || input.as_object().into_iter().flat_map(serde_json::Map::keys);
+        // OData's own are no properties (DSP0266, PATCH).
+        if names().all(|name| name.contains('@')) {
+            return self.refuse(400, "Base.1.8.NoOperation", body);
+        }
+        let strange = names().find(|name| !name.contains('@') && !known.contains(&name.as_str()));
         let Some(account) = self.keys.accounts.iter_mut().find(|it| it.id.to_string() == id) else {
             return self.refuse(404, "Base.1.8.ResourceMissingAtURI", body);
         };
-        if strange {
-            return self.refuse(400, "Base.1.8.PropertyUnknown", body);
+        if let Some(strange) = strange {
+            return refusal(400, "Base.1.8.PropertyUnknown", &format!("The property {strange} is unknown."));
         }
         account.password = password.unwrap_or_else(|| account.password.clone());
         account.role = text("RoleId").unwrap_or_else(|| account.role.clone());

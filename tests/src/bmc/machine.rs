@@ -100,10 +100,11 @@ impl Machine {
         }
         let path = path.trim_end_matches('/');
         if path == "/redfish/v1" {
-            return match parts.method.as_str() {
+            let answer = match parts.method.as_str() {
                 "GET" | "HEAD" => self.described(&self.root()),
-                _ => with_header(self.refuse(405, "Base.1.8.OperationNotAllowed", body), ALLOW, "GET, HEAD"),
+                _ => self.refuse(405, "Base.1.8.OperationNotAllowed", body),
             };
+            return with_header(answer, ALLOW, "GET, HEAD");
         }
         let sessions = "/redfish/v1/SessionService/Sessions";
         if parts.method == "POST" && (path == sessions || path == format!("{sessions}/Members")) {
@@ -270,7 +271,12 @@ fn public(path: &str) -> Option<Answer> {
             Some(found(&json!({"@odata.context": "/redfish/v1/$metadata", "value": [service, systems]})))
         }
         "/redfish/v1/$metadata" => {
-            let text = "<?xml version=\"1.0\"?><edmx:Edmx xmlns:edmx=\"http://docs.oasis-open.org/odata/ns/edmx\" Version=\"4.0\"><edmx:DataServices/></edmx:Edmx>";
+            let text = concat!(
+                "<?xml version=\"1.0\"?><edmx:Edmx xmlns:edmx=\"http://docs.oasis-open.org/odata/ns/edmx\" Version=\"4.0\">",
+                "<edmx:DataServices><Schema xmlns=\"http://docs.oasis-open.org/odata/ns/edm\" Namespace=\"Service\">",
+                "<EntityContainer Name=\"Service\" Extends=\"ServiceRoot.v1_5_0.ServiceContainer\"/>",
+                "</Schema></edmx:DataServices></edmx:Edmx>",
+            );
             Some(with_type(text.as_bytes().to_vec(), "application/xml"))
         }
         _ => None,

@@ -6,6 +6,7 @@ mod hostile;
 mod known;
 mod let_in;
 mod media;
+mod outsiders;
 mod power;
 
 use relay::metal::{

@@ -38,6 +38,9 @@ impl Redfish {
             json!({ENABLED: "Disabled", TARGET: "None"}),
             json!({ENABLED: "Disabled", MODE: "UEFI"}),
             json!({TARGET: "None"}),
+            // Some can only be told another source.
+            json!({ENABLED: "Continuous", TARGET: "Hdd", MODE: "UEFI"}),
+            json!({ENABLED: "Continuous", TARGET: "Hdd"}),
         ];
         if let Some(pending) = self.pending().await?
             && !is_by_itself(&pending)
@@ -65,10 +68,12 @@ impl Redfish {
                 match self.settled(set, &path, &is).await {
                     // Another form may be taken, or another place.
                     Err(error) if error.reason == Reason::Refused && !is_own_fault(&error) => last = error,
-                    // It was taken, and may stand apart until the machine starts.
+                    // It was taken, and may stand apart until the machine starts; else another form may do more.
                     Err(error) if error.reason == Reason::Unsettled => {
-                        let pending = self.pending().await?;
-                        return if pending.is_some_and(|it| is(&it)) { Ok(()) } else { Err(error) };
+                        if self.pending().await?.is_some_and(|it| is(&it)) {
+                            return Ok(());
+                        }
+                        last = error;
                     }
                     settled => return settled,
                 }
@@ -126,8 +131,8 @@ fn is_from(of: &Document, target: &str) -> bool {
     enabled && text(boot(of), TARGET).as_deref() == Some(target)
 }
 
-/// Whether a machine starts from where it does by itself; one that says nothing of it does.
+/// Whether a machine starts from where it does by itself, or from its disk; one that says nothing of it does.
 fn is_by_itself(of: &Document) -> bool {
     let is = |name: &str, value: &str| text(boot(of), name).is_none_or(|is| is == value);
-    is(ENABLED, "Disabled") || is(TARGET, "None")
+    is(ENABLED, "Disabled") || is(TARGET, "None") || is(TARGET, "Hdd")
 }
