@@ -27,7 +27,8 @@ mod wire;
 pub use self::{
     bcd::{Bcd, BcdProcess},
     bmc::{
-        Asked as AskedOfBmc, BMC_PASSWORD, BMC_USER, Etags, FakeBmc, Ills, Media, PERSONAS, Persona, Stall,
+        Asked as AskedOfBmc, Auth, BMC_PASSWORD, BMC_USER, Disable, Etags, FakeBmc, Ills, Insert, Media,
+        Mode, PERSONAS, Persona, Stall,
     },
     client::{post, try_post},
     cluster::{Asked, Cluster, FakeCluster},

@@ -32,7 +32,11 @@ pub(super) async fn act(relay: &Context, machine: Machine, step: Option<Step>) -
             return boot::prepared(relay, machine.clone()).await;
         }
         match opened(relay, &machine, &networks).await? {
-            Ok(bmc) => at(relay, machine.clone(), &bmc, step).await,
+            Ok(bmc) => {
+                let on = at(relay, machine.clone(), &bmc, step).await;
+                bmc.close().await;
+                on
+            }
             Err(error) => failed(relay, machine.clone(), error).await,
         }
     };
@@ -50,16 +54,11 @@ pub(super) async fn keep_on(relay: &Context, machine: Machine, look_seconds: u32
     let networks = networks(relay, &machine).await?;
     let looked = timeout(STEP_TIME, async {
         match opened(relay, &machine, &networks).await? {
-            Ok(bmc) if bmc.power() == PowerState::Off => {
-                let on = PowerTarget::On;
-                match power::next(on, bmc.power(), machine.intent, true, relay.clock.now()) {
-                    power::Next::Ask(intent) if intent.asked == Asked::On => {
-                        Ok(Some(asked(relay, machine.clone(), &bmc, intent).await?))
-                    }
-                    _ => Ok(None),
-                }
+            Ok(bmc) => {
+                let on = turned_on(relay, machine.clone(), &bmc).await;
+                bmc.close().await;
+                on
             }
-            Ok(_) => Ok(None),
             // Whoever waits for the machine itself goes on waiting, but refused credentials are refused.
             Err(error) if error.reason == Reason::Unauthorized => {
                 Ok(Some(failed(relay, machine.clone(), error).await?))
@@ -71,6 +70,19 @@ pub(super) async fn keep_on(relay: &Context, machine: Machine, look_seconds: u32
         Ok(Ok(Some(on))) => Ok(on),
         Ok(Err(fault)) => Err(fault),
         Ok(Ok(None)) | Err(_) => Ok(On::Later(look_seconds, machine.version)),
+    }
+}
+
+/// Asks for On where a machine is off and may be asked.
+async fn turned_on(relay: &Context, machine: Machine, bmc: &Bmc) -> Result<Option<On>, Fault> {
+    if bmc.power() != PowerState::Off {
+        return Ok(None);
+    }
+    match power::next(PowerTarget::On, bmc.power(), machine.intent, true, relay.clock.now()) {
+        power::Next::Ask(intent) if intent.asked == Asked::On => {
+            Ok(Some(asked(relay, machine, bmc, intent).await?))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -1,40 +1,47 @@
-//! The fake BMC's machine, and what is answered of it.
+//! What a fake BMC does with each request: how it misbehaves first, then who asks, then what is asked.
 
 use super::{
-    BMC_PASSWORD, BMC_USER, Etags, Media, Persona,
-    answers::{collection, empty, found, put},
+    answers::{Answer, empty, found, put, refusal, with_header, with_status, with_type},
+    host::Host,
     ills::{Asked, Ills, Stall},
+    keys::Keys,
+    persona::{Etags, Persona},
+    service,
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{
-    HeaderValue, Response, StatusCode,
-    header::{AUTHORIZATION, ETAG, IF_MATCH, LOCATION},
+    Response,
+    header::{ALLOW, CACHE_CONTROL, ETAG, IF_MATCH, LINK, LOCATION},
     request::Parts,
 };
 use serde_json::{Value, json};
 
+/// How many requests it is busy for after it has started anew.
+const STARTING_REQUESTS: u32 = 3;
+
 pub(super) enum Answered {
-    Now(Response<Vec<u8>>),
+    Now(Answer),
     Never,
     Endless,
+    Big,
+    Slow,
+}
+
+/// What goes on by itself.
+pub(super) struct Task {
+    pub(super) looks: u32,
+    pub(super) fails: bool,
 }
 
 pub(super) struct Machine {
-    persona: &'static Persona,
+    pub(super) persona: &'static Persona,
     pub(super) ills: Ills,
-    pub(super) is_on: bool,
-    /// What it becomes, and after how many looks.
-    becomes: Option<(bool, u32)>,
-    boot_enabled: &'static str,
-    boot_target: String,
-    /// What it started from, each time: the URL of its media, or `disk`.
-    pub(super) started: Vec<String>,
-    inserted: Option<(usize, String)>,
-    etag: u32,
+    pub(super) host: Host,
+    pub(super) keys: Keys,
+    pub(super) tasks: Vec<Task>,
+    pub(super) etag: u32,
     pub(super) stall: Option<Stall>,
     pub(super) stalled: bool,
     pub(super) asked: Vec<Asked>,
-    pub(super) logins: (usize, usize),
 }
 
 impl Machine {
@@ -42,26 +49,23 @@ impl Machine {
         Self {
             persona,
             ills: Ills::default(),
-            is_on: false,
-            becomes: None,
-            boot_enabled: "Disabled",
-            boot_target: "None".to_owned(),
-            started: Vec::new(),
+            host: Host::new(persona),
+            keys: Keys::new(persona),
+            tasks: Vec::new(),
+            etag: 1,
             stall: None,
             stalled: false,
-            inserted: None,
-            etag: 1,
             asked: Vec::new(),
-            logins: (0, 0),
         }
     }
 
     pub(super) fn answer(&mut self, parts: &Parts, body: &[u8]) -> Answered {
-        if self.ills.silent {
-            return Answered::Never;
-        }
-        if self.ills.endless {
-            return Answered::Endless;
+        match &self.ills {
+            ills if ills.silent => return Answered::Never,
+            ills if ills.endless => return Answered::Endless,
+            ills if ills.big => return Answered::Big,
+            ills if ills.slow => return Answered::Slow,
+            _ => {}
         }
         if let Some(stall) = self.stall.filter(|_| self.is_counted(parts)) {
             self.stall = (stall.after > 0).then(|| Stall { after: stall.after - 1, ..stall });
@@ -73,302 +77,208 @@ impl Machine {
                 return Answered::Never;
             }
         }
-        Answered::Now(self.now(parts, body))
+        let answer = self.now(parts, body);
+        let answer = with_header(answer, http::HeaderName::from_static("odata-version"), "4.0");
+        Answered::Now(with_header(answer, CACHE_CONTROL, "no-cache"))
     }
 
     fn is_counted(&self, parts: &Parts) -> bool {
         self.stall.is_some_and(|stall| stall.reads_too || parts.method != "GET")
     }
 
-    fn now(&mut self, parts: &Parts, body: &[u8]) -> Response<Vec<u8>> {
+    fn now(&mut self, parts: &Parts, body: &[u8]) -> Answer {
+        if let Some(ill) = self.ill(body) {
+            return ill;
+        }
+        let versions = parts.headers.get("odata-version").and_then(|value| value.to_str().ok());
+        if versions.is_some_and(|version| version != "4.0") {
+            return self.refuse(412, "Base.1.8.PreconditionFailed", body);
+        }
+        let path = parts.uri.path();
+        if let Some(public) = public(path).filter(|_| parts.method == "GET" || parts.method == "HEAD") {
+            return public;
+        }
+        let path = path.trim_end_matches('/');
+        if path == "/redfish/v1" {
+            let answer = match parts.method.as_str() {
+                "GET" | "HEAD" => self.described(&self.root()),
+                _ => self.refuse(405, "Base.1.8.OperationNotAllowed", body),
+            };
+            return with_header(answer, ALLOW, "GET, HEAD");
+        }
+        let sessions = "/redfish/v1/SessionService/Sessions";
+        if parts.method == "POST" && (path == sessions || path == format!("{sessions}/Members")) {
+            return self.begin_session(parts, body);
+        }
+        if let Some(refused) = self.unknown(parts) {
+            return refused;
+        }
+        match path.strip_prefix("/redfish/v1/") {
+            Some(below) => self.below(&below.to_owned(), parts, body),
+            None => self.refuse(404, "Base.1.8.ResourceMissingAtURI", body),
+        }
+    }
+
+    /// How it misbehaves, whatever it is asked.
+    fn ill(&mut self, body: &[u8]) -> Option<Answer> {
         if let Some(to) = &self.ills.redirects {
-            let mut moved = Response::new(Vec::new());
-            *moved.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-            moved.headers_mut().extend(HeaderValue::from_str(to).ok().map(|to| (LOCATION, to)));
-            return moved;
+            return Some(with_header(with_status(Response::new(Vec::new()), 307), LOCATION, to));
+        }
+        if let Some(left) = self.ills.restarts_after {
+            self.ills.restarts_after = left.checked_sub(1);
+            if left == 0 {
+                self.keys.forget_sessions();
+                self.ills.busy = STARTING_REQUESTS;
+            }
         }
         if self.ills.busy > 0 {
             self.ills.busy -= 1;
-            return self.refusal(503, "Base.1.8.ServiceTemporarilyUnavailable", body);
+            return Some(self.refuse(503, "Base.1.8.ServiceTemporarilyUnavailable", body));
         }
-        if self.ills.garbage {
-            return Response::new(b"<html>not what you think</html>".to_vec());
+        self.ills.garbage.then(|| Response::new(b"<html>not what you think</html>".to_vec()))
+    }
+
+    fn below(&mut self, below: &str, parts: &Parts, body: &[u8]) -> Answer {
+        let away = self.persona.away_while_off.filter(|_| !self.host.is_on);
+        if [away, self.ills.away].into_iter().flatten().any(|away| below.ends_with(away)) {
+            return self.refuse(503, "Base.1.8.ResourceInStandby", body);
         }
-        let path = parts.uri.path().trim_end_matches('/').to_owned();
-        if path == "/redfish/v1" && parts.method == "GET" {
-            return self.root();
-        }
-        if let Some(refused) = self.refused(parts) {
-            return refused;
-        }
-        let Some(below) = path.strip_prefix("/redfish/v1/") else {
-            return self.refusal(404, "Base.1.8.ResourceMissingAtURI", body);
+        let Some(allowed) = self.allows(below) else {
+            return self.refuse(404, "Base.1.8.ResourceMissingAtURI", body);
         };
-        match parts.method.as_str() {
-            "GET" => self.read(below),
-            "POST" => self.act(below, body),
-            "PATCH" => self.change(below, parts, body),
-            _ => self.refusal(405, "Base.1.8.OperationNotAllowed", body),
+        let method = parts.method.as_str();
+        if !allowed.split(", ").any(|allowed| allowed == method) {
+            return with_header(self.refuse(405, "Base.1.8.OperationNotAllowed", body), ALLOW, allowed);
         }
-    }
-
-    fn refused(&mut self, parts: &Parts) -> Option<Response<Vec<u8>>> {
-        let right = format!("Basic {}", STANDARD.encode(format!("{BMC_USER}:{BMC_PASSWORD}")));
-        let shown = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if shown != Some(&right) || self.ills.unauthorized {
-            self.logins.1 += 1;
-            return Some(self.refusal(401, "Base.1.8.NoValidSession", b""));
-        }
-        self.logins.0 += 1;
-        let change = self.ills.password_change;
-        change.then(|| self.refusal(403, "Base.1.8.PasswordChangeRequired", b""))
-    }
-
-    fn root(&self) -> Response<Vec<u8>> {
-        let mut root = json!({
-            "@odata.id": "/redfish/v1/", "@odata.type": "#ServiceRoot.v1_5_0.ServiceRoot", "Id": "RootService",
-            "Name": "Root Service", "RedfishVersion": "1.6.0",
-            "Systems": {"@odata.id": self.ills.systems.unwrap_or("/redfish/v1/Systems")},
-            "Managers": {"@odata.id": "/redfish/v1/Managers"},
-        });
-        if let (Some(vendor), Some(root)) = (self.persona.vendor, root.as_object_mut()) {
-            root.insert("Vendor".to_owned(), vendor.into());
-        }
-        found(&root)
-    }
-
-    fn read(&mut self, below: &str) -> Response<Vec<u8>> {
-        let (system, manager) = (self.persona.system, self.persona.manager);
-        let of_system = below.strip_prefix("Systems/").and_then(|rest| rest.strip_prefix(system));
-        let of_manager = below.strip_prefix("Managers/").and_then(|rest| rest.strip_prefix(manager));
-        match (below, of_system, of_manager) {
-            ("Systems", ..) => {
-                let all = self.persona.second_system.into_iter().chain([system]);
-                found(&collection(all.map(|id| format!("/redfish/v1/Systems/{id}"))))
-            }
-            ("Managers", ..) => found(&collection([format!("/redfish/v1/Managers/{manager}")])),
-            (_, Some(""), _) => self.system(),
-            (_, Some("/ResetActionInfo"), _) if self.persona.action_info => found(&json!({
-                "Id": "ResetActionInfo", "Parameters": [
-                    {"Name": "ResetType", "Required": true, "AllowableValues": self.persona.resets},
-                ],
-            })),
-            (_, Some(rest), _) => self.part(rest, &format!("/redfish/v1/Systems/{system}")),
-            (_, _, Some("")) => found(&self.manager()),
-            (_, _, Some(rest)) => self.part(rest, &format!("/redfish/v1/Managers/{manager}")),
-            (below, ..) if self.persona.second_system.is_some_and(|id| below == format!("Systems/{id}")) => {
-                found(
-                    &json!({"Id": "second", "Name": "Baseboard", "PowerState": "On", "UUID": self.persona.uuid}),
-                )
-            }
-            _ => self.refusal(404, "Base.1.8.ResourceMissingAtURI", b""),
-        }
-    }
-
-    /// What is below the system or the manager.
-    fn part(&mut self, rest: &str, base: &str) -> Response<Vec<u8>> {
-        let of_media = rest.strip_prefix("/VirtualMedia");
-        let here = if base.contains("/Systems/") { Media::System } else { Media::Manager };
-        match (rest, of_media) {
-            ("/EthernetInterfaces", _) => {
-                found(&collection(["1", "2"].map(|id| format!("{base}/EthernetInterfaces/{id}"))))
-            }
-            ("/EthernetInterfaces/1", _) => {
-                found(&json!({"Id": "1", "PermanentMACAddress": "00:16:3E:00:00:17"}))
-            }
-            ("/EthernetInterfaces/2", _) => found(&json!({"Id": "2", "MACAddress": "00:16:3e:00:00:18"})),
-            ("/Storage", _) => found(&collection([format!("{base}/Storage/1")])),
-            ("/Storage/1", _) => {
-                found(&json!({"Id": "1", "Drives": [{"@odata.id": format!("{base}/Storage/1/Drives/0")}]}))
-            }
-            ("/Storage/1/Drives/0", _) => found(
-                &json!({"Id": "0", "Model": "SAMSUNG MZQL21T9HCJR-00A07", "CapacityBytes": 1_920_383_410_176_u64}),
-            ),
-            (_, Some("")) if self.persona.media == here => {
-                let slots = self.persona.slots.iter().map(|(id, _)| format!("{base}/VirtualMedia/{id}"));
-                found(&collection(slots.collect::<Vec<_>>()))
-            }
-            (_, Some(id)) if self.persona.media == here => self.slot(id.trim_start_matches('/'), base),
-            _ => self.refusal(404, "Base.1.8.ResourceMissingAtURI", b""),
-        }
-    }
-
-    fn system(&mut self) -> Response<Vec<u8>> {
-        if let Some((to, looks)) = self.becomes {
-            self.becomes = (looks > 1).then(|| (to, looks - 1));
-            if self.becomes.is_none() {
-                self.turn(to);
-            }
-        }
-        let base = format!("/redfish/v1/Systems/{}", self.persona.system);
-        let mut system = json!({
-            "@odata.id": base, "Id": self.persona.system, "Name": "System", "SystemType": "Physical",
-            "Manufacturer": "Maker", "Model": "Model 17", "SerialNumber": self.ills.serial.unwrap_or(self.persona.serial),
-            "SKU": self.persona.sku, "UUID": self.ills.uuid.unwrap_or(self.persona.uuid), "BiosVersion": "2.4.8",
-            "PowerState": if self.is_on { "On" } else { "Off" },
-            "ProcessorSummary": {"Count": 2, "Model": "AMD EPYC 9654 96-Core Processor"},
-            "MemorySummary": {"TotalSystemMemoryGiB": 1536},
-            "Boot": {"BootSourceOverrideEnabled": self.boot_enabled, "BootSourceOverrideTarget": self.boot_target},
-            "EthernetInterfaces": {"@odata.id": format!("{base}/EthernetInterfaces")},
-            "Storage": {"@odata.id": format!("{base}/Storage")},
-            "Links": {"ManagedBy": [{"@odata.id": format!("/redfish/v1/Managers/{}", self.persona.manager)}]},
-        });
-        let target = format!("{base}/Actions/ComputerSystem.Reset");
-        let mut reset = json!({"target": self.ills.reset_target.unwrap_or(&target)});
-        let (name, says) = match self.persona.action_info {
-            true => ("@Redfish.ActionInfo", json!(format!("{base}/ResetActionInfo"))),
-            false => ("ResetType@Redfish.AllowableValues", json!(self.persona.resets)),
+        let answer = match method {
+            "GET" | "HEAD" => self.read(below),
+            "DELETE" => self.remove(below),
+            _ => match serde_json::from_slice::<Value>(body) {
+                Ok(input) if input.is_object() => self.write(below, parts, body, &input),
+                _ => self.refuse(400, "Base.1.8.MalformedJSON", body),
+            },
         };
-        put(&mut reset, name, says);
-        if !self.ills.no_reset {
-            put(&mut system, "Actions", json!({"#ComputerSystem.Reset": reset}));
-        }
-        if self.persona.media == Media::System {
-            put(&mut system, "VirtualMedia", json!({"@odata.id": format!("{base}/VirtualMedia")}));
-        }
-        let mut answer = found(&system);
-        let etag = match self.persona.etags {
-            Etags::None => return answer,
-            Etags::Strict => format!("\"{}\"", self.etag),
-            Etags::WeakStripped => format!("W/\"{}\"", self.etag),
-            Etags::Empty => String::new(),
-        };
-        answer.headers_mut().extend(HeaderValue::from_str(&etag).ok().map(|etag| (ETAG, etag)));
-        answer
+        with_header(answer, ALLOW, allowed)
     }
 
-    fn manager(&self) -> Value {
-        let base = format!("/redfish/v1/Managers/{}", self.persona.manager);
-        let mut manager = json!({"@odata.id": base, "Id": self.persona.manager, "FirmwareVersion": "7.10.30.00", "ManagerType": "BMC"});
-        if self.persona.media == Media::Manager {
-            put(&mut manager, "VirtualMedia", json!({"@odata.id": format!("{base}/VirtualMedia")}));
+    fn write(&mut self, below: &str, parts: &Parts, body: &[u8], input: &Value) -> Answer {
+        if parts.method == "POST" {
+            return self.act(below, parts, body, input);
         }
-        manager
-    }
-
-    fn slot(&mut self, id: &str, base: &str) -> Response<Vec<u8>> {
-        let Some(at) = self.persona.slots.iter().position(|(slot, _)| *slot == id) else {
-            return self.refusal(404, "Base.1.8.ResourceMissingAtURI", b"");
-        };
-        let image = self.inserted.as_ref().filter(|(slot, _)| *slot == at).map(|(_, image)| image.clone());
-        let kinds = self.persona.slots.get(at).map(|(_, kinds)| *kinds).unwrap_or_default();
-        let action =
-            |name: &str| json!({"target": format!("{base}/VirtualMedia/{id}/Actions/VirtualMedia.{name}")});
-        let mut actions = json!({"#VirtualMedia.InsertMedia": action("InsertMedia")});
-        if image.is_some() || !self.persona.eject_comes_late {
-            put(&mut actions, "#VirtualMedia.EjectMedia", action("EjectMedia"));
-        }
-        found(&json!({
-            "@odata.id": format!("{base}/VirtualMedia/{id}"), "Id": id, "MediaTypes": kinds, "Inserted": image.is_some(),
-            "Image": image, "Actions": actions,
-        }))
-    }
-
-    fn act(&mut self, below: &str, body: &[u8]) -> Response<Vec<u8>> {
-        let last = below.rsplit('/').next().unwrap_or_default().to_owned();
-        self.asked
-            .push(Asked { what: format!("POST {last}"), body: String::from_utf8_lossy(body).into_owned() });
-        let input: Value = serde_json::from_slice(body).unwrap_or_default();
-        match last.as_str() {
-            "ComputerSystem.Reset" => self.reset(&input, body),
-            "VirtualMedia.EjectMedia" => {
-                self.inserted = None;
-                empty()
-            }
-            "VirtualMedia.InsertMedia" => {
-                let Some(image) = input.get("Image").and_then(Value::as_str) else {
-                    return self.refusal(400, "Base.1.8.ActionParameterMissing", body);
-                };
-                let slot = below.split('/').nth_back(2).unwrap_or_default();
-                let at = self.persona.slots.iter().position(|(id, _)| *id == slot);
-                self.inserted = at.map(|at| (at, image.to_owned()));
-                empty()
-            }
-            _ => self.refusal(404, "Base.1.8.ResourceMissingAtURI", body),
+        match self.unmatched(parts) {
+            Some(status) => self.refuse(status, "Base.1.8.PreconditionFailed", body),
+            None => self.change(below, body, input),
         }
     }
 
-    /// On, from its media where it was told so once, or off.
-    fn turn(&mut self, on: bool) {
-        self.is_on = on;
-        if !on {
-            return;
-        }
-        let once = self.boot_enabled == "Once" && self.boot_target == "Cd";
-        let media = self.inserted.as_ref().filter(|_| once).map(|(_, image)| image.clone());
-        self.started.push(media.unwrap_or_else(|| "disk".to_owned()));
-        if self.boot_enabled == "Once" {
-            self.boot_enabled = "Disabled";
-        }
-    }
-
-    fn reset(&mut self, input: &Value, body: &[u8]) -> Response<Vec<u8>> {
-        let kind = input.get("ResetType").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let members = input.as_object().map_or(0, serde_json::Map::len);
-        if members != 1 || !self.persona.resets.contains(&kind.as_str()) {
-            return self.refusal(400, "Base.1.8.ActionParameterValueNotInList", body);
-        }
-        let to =
-            matches!(kind.as_str(), "On" | "ForceOn" | "PowerCycle" | "ForceRestart" | "GracefulRestart");
-        let same = to == self.is_on && matches!(kind.as_str(), "On" | "ForceOff" | "GracefulShutdown");
-        if same && self.persona.refuses_same_state {
-            return self.refusal(409, "Base.1.8.ResourceInUse", body);
-        }
-        let ignored = self.ills.ignores.contains(&kind.as_str())
-            || (kind == "GracefulShutdown" && self.ills.hangs_at_shutdown);
-        if !ignored {
-            match self.ills.looks {
-                0 => self.turn(to),
-                looks => self.becomes = Some((to, looks)),
-            }
-        }
-        self.etag += 1;
-        if self.ills.lies_about_reset { self.refusal(400, "Base.1.8.GeneralError", body) } else { empty() }
-    }
-
-    fn change(&mut self, below: &str, parts: &Parts, body: &[u8]) -> Response<Vec<u8>> {
+    /// The status that a change is refused with, because it does not name what it changes as the service wants it.
+    fn unmatched(&self, parts: &Parts) -> Option<u16> {
         let shown = parts.headers.get(IF_MATCH).and_then(|value| value.to_str().ok());
         let right = format!("\"{}\"", self.etag);
-        let status = match (self.persona.etags, shown) {
+        match (self.persona.etags, shown) {
             (Etags::None, _) | (Etags::Empty, None | Some("*")) => None,
             (Etags::Strict | Etags::WeakStripped, None) => Some(428),
             (Etags::Strict | Etags::WeakStripped, Some(shown)) if shown == right => None,
             _ => Some(412),
-        };
-        if let Some(status) = status {
-            return self.refusal(status, "Base.1.8.PreconditionFailed", body);
         }
-        let last = below.rsplit('/').next().unwrap_or_default();
-        self.asked
-            .push(Asked { what: format!("PATCH {last}"), body: String::from_utf8_lossy(body).into_owned() });
-        let input: Value = serde_json::from_slice(body).unwrap_or_default();
-        if let Some(enabled) = input.pointer("/Boot/BootSourceOverrideEnabled").and_then(Value::as_str) {
-            self.boot_enabled = ["Disabled", "Once", "Continuous"]
-                .into_iter()
-                .find(|it| *it == enabled)
-                .unwrap_or("Disabled");
-        }
-        if let Some(target) = input.pointer("/Boot/BootSourceOverrideTarget").and_then(Value::as_str) {
-            target.clone_into(&mut self.boot_target);
-        }
-        if input.get("Inserted") == Some(&Value::Bool(false)) {
-            self.inserted = None;
-        }
-        self.etag += 1;
-        empty()
     }
 
-    /// A refusal in the form of DSP0266, which echoes what was sent where it is so ill.
-    fn refusal(&self, status: u16, id: &str, body: &[u8]) -> Response<Vec<u8>> {
-        let echo = if self.ills.echoes {
-            format!("{} {BMC_PASSWORD}", String::from_utf8_lossy(body))
-        } else {
-            String::new()
+    fn read(&mut self, below: &str) -> Answer {
+        if let Some(monitor) = self.monitor(below) {
+            return monitor;
+        }
+        match self.document(below) {
+            Some(mut document) => {
+                if document.get("@odata.id").is_none() {
+                    put(&mut document, "@odata.id", json!(format!("/redfish/v1/{below}")));
+                }
+                self.described(&document)
+            }
+            None => self.refuse(404, "Base.1.8.ResourceMissingAtURI", b""),
+        }
+    }
+
+    pub(super) fn described(&self, document: &Value) -> Answer {
+        let answer = with_header(found(document), LINK, "</redfish/v1/JsonSchemas>; rel=describedby");
+        match self.persona.etags {
+            Etags::None => answer,
+            Etags::Strict => with_header(answer, ETAG, &format!("\"{}\"", self.etag)),
+            Etags::WeakStripped => with_header(answer, ETAG, &format!("W/\"{}\"", self.etag)),
+            Etags::Empty => with_header(answer, ETAG, ""),
+        }
+    }
+
+    /// A task of what was done, or is to be done; a session and a task are named with the host where the service does so.
+    pub(super) fn as_task(&mut self, done: Answer) -> Answer {
+        if !self.persona.tasks || !done.status().is_success() {
+            return done;
+        }
+        let id = self.tasks.len();
+        self.tasks.push(Task { looks: self.ills.looks, fails: self.ills.tasks_fail });
+        let place = format!("/redfish/v1/TaskService/Tasks/{id}");
+        let task = json!({"@odata.id": place, "Id": id.to_string(), "Name": "Task", "TaskState": "Running"});
+        with_header(with_status(found(&task), 202), LOCATION, self.ills.location.unwrap_or(&place))
+    }
+
+    /// What is said of a task. It ends after so many looks, and is gone then where it vanishes.
+    fn monitor(&mut self, below: &str) -> Option<Answer> {
+        let id: usize = below.strip_prefix("TaskService/Tasks/")?.parse().ok()?;
+        let vanishes = self.ills.tasks_vanish;
+        let task = self.tasks.get_mut(id)?;
+        let (state, code) = match (task.looks, task.fails) {
+            (0, _) if vanishes => return Some(self.refuse(404, "Base.1.8.ResourceMissingAtURI", b"")),
+            (0, true) => ("Exception", 200),
+            (0, false) => ("Completed", 200),
+            _ => ("Running", 202),
         };
-        let info = json!([{"MessageId": id, "Message": echo, "MessageArgs": [echo], "Severity": "Critical"}]);
-        let mut refusal =
-            found(&json!({"error": {"code": id, "message": echo, "@Message.ExtendedInfo": info}}));
-        *refusal.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        refusal
+        task.looks = task.looks.saturating_sub(1);
+        let messages = json!([{"MessageId": "Base.1.8.InternalError", "Message": "It failed."}]);
+        let said = json!({
+            "@odata.id": format!("/redfish/v1/{below}"), "@odata.type": "#Task.v1_4_3.Task", "Id": id.to_string(),
+            "Name": "Task", "TaskState": state, "Messages": if state == "Exception" { messages } else { json!([]) },
+        });
+        Some(with_status(found(&said), code))
+    }
+
+    fn remove(&mut self, below: &str) -> Answer {
+        if self.keys.remove(below) { empty() } else { self.refuse(404, "Base.1.8.ResourceMissingAtURI", b"") }
+    }
+
+    /// A refusal, which echoes what was sent where it is so ill.
+    pub(super) fn refuse(&self, status: u16, id: &str, body: &[u8]) -> Answer {
+        let echo = match self.ills.echoes {
+            true => format!("{} {}", String::from_utf8_lossy(body), service::PASSWORD),
+            false => String::new(),
+        };
+        refusal(status, id, &echo)
+    }
+
+    /// Notes what was asked.
+    pub(super) fn note(&mut self, method: &str, below: &str, body: &[u8]) {
+        let last = below.rsplit('/').next().unwrap_or_default();
+        let body = String::from_utf8_lossy(body).into_owned();
+        self.asked.push(Asked { what: format!("{method} {last}"), body });
+    }
+}
+
+/// What everybody may read.
+fn public(path: &str) -> Option<Answer> {
+    match path {
+        "/redfish" | "/redfish/" => Some(found(&json!({"v1": "/redfish/v1/"}))),
+        "/redfish/v1/odata" => {
+            let systems = json!({"name": "Systems", "kind": "Singleton", "url": "/redfish/v1/Systems"});
+            let service = json!({"name": "Service", "kind": "Singleton", "url": "/redfish/v1/"});
+            Some(found(&json!({"@odata.context": "/redfish/v1/$metadata", "value": [service, systems]})))
+        }
+        "/redfish/v1/$metadata" => {
+            let text = concat!(
+                "<?xml version=\"1.0\"?><edmx:Edmx xmlns:edmx=\"http://docs.oasis-open.org/odata/ns/edmx\" Version=\"4.0\">",
+                "<edmx:DataServices><Schema xmlns=\"http://docs.oasis-open.org/odata/ns/edm\" Namespace=\"Service\">",
+                "<EntityContainer Name=\"Service\" Extends=\"ServiceRoot.v1_5_0.ServiceContainer\"/>",
+                "</Schema></edmx:DataServices></edmx:Edmx>",
+            );
+            Some(with_type(text.as_bytes().to_vec(), "application/xml"))
+        }
+        _ => None,
     }
 }

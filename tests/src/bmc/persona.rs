@@ -1,5 +1,9 @@
 //! What services of several makers are like, as data: the paths, words and habits that differ. No maker's firmware is in here.
 
+mod makers;
+
+pub use makers::PERSONAS;
+
 /// How a service wants a change to name what it changes (RFC 9110, `If-Match`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Etags {
@@ -24,6 +28,48 @@ pub enum Media {
     None,
 }
 
+/// What lets somebody in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// Basic, or a session.
+    Both,
+    /// A session alone.
+    Sessions,
+}
+
+/// What a service wants of `BootSourceOverrideMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It may be there.
+    Optional,
+    /// Nothing is changed without.
+    Required,
+    /// It can't be written.
+    Refused,
+}
+
+/// How a service wants a boot source to be cleared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disable {
+    /// In any way.
+    Any,
+    /// By `Disabled` alone: a target `None` beside it is refused.
+    Alone,
+    /// By `Disabled` and the target `None` together.
+    WithTarget,
+}
+
+/// How a service wants an image to be inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// By the action, with any of its parameters.
+    Any,
+    /// By the action, with the image's URL alone.
+    ImageAlone,
+    /// By changing the slot: there is no action.
+    Patch,
+}
+
 /// A maker's service.
 #[derive(Clone, Copy, Debug)]
 pub struct Persona {
@@ -35,20 +81,42 @@ pub struct Persona {
     pub system: &'static str,
     /// The id of the manager, in its path.
     pub manager: &'static str,
+    /// What lets somebody in.
+    pub auth: Auth,
+    /// How many sessions it has at once.
+    pub max_sessions: usize,
+    /// Whether it says where a session or task is with its own host.
+    pub whole_locations: bool,
     /// What the reset allows.
     pub resets: &'static [&'static str],
     /// Whether that stands apart (`@Redfish.ActionInfo`).
     pub action_info: bool,
+    /// Whether a reset to the state that is there is refused: by this status.
+    pub refuses_same_state: Option<u16>,
+    /// Whether what it is asked to insert or to change is done by a task.
+    pub tasks: bool,
     /// How it wants changes.
     pub etags: Etags,
+    /// What it wants of the mode.
+    pub mode: Mode,
+    /// How a boot source is cleared.
+    pub disable: Disable,
+    /// What `Once` reads back as.
+    pub once: &'static str,
+    /// What it calls a CD to start from.
+    pub cd: &'static str,
+    /// Whether a boot source is written to a settings object alone, and is there until the machine starts.
+    pub settings: bool,
     /// Where its media are.
     pub media: Media,
     /// The slots, and what each takes.
     pub slots: &'static [(&'static str, &'static [&'static str])],
+    /// How an image is inserted.
+    pub insert: Insert,
     /// Whether there is an action to eject only while something is inserted.
     pub eject_comes_late: bool,
-    /// Whether a reset to the state that is there is refused with 409.
-    pub refuses_same_state: bool,
+    /// What is away while the machine is off: the end of its path.
+    pub away_while_off: Option<&'static str>,
     /// A second system, which can't be reset, before the one that can.
     pub second_system: Option<&'static str>,
     /// The machine's UUID, as it says it.
@@ -58,112 +126,3 @@ pub struct Persona {
     /// The machine's SKU number, as it says it.
     pub sku: &'static str,
 }
-
-const ALL_RESETS: &[&str] =
-    &["On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "PowerCycle"];
-
-/// Services of five makers' kinds, and one of nobody's.
-pub const PERSONAS: &[Persona] = &[
-    Persona {
-        name: "dell",
-        vendor: Some("Dell"),
-        system: "System.Embedded.1",
-        manager: "iDRAC.Embedded.1",
-        resets: &["On", "ForceOff", "ForceRestart", "GracefulShutdown", "PushPowerButton", "PowerCycle"],
-        action_info: false,
-        etags: Etags::None,
-        media: Media::System,
-        slots: &[("1", &["CD", "DVD", "USBStick"]), ("2", &["CD", "DVD", "USBStick"])],
-        eject_comes_late: false,
-        refuses_same_state: true,
-        second_system: None,
-        uuid: "4C4C4544-0037-5810-8032-C2C04F4A3233",
-        serial: "CNIVC009BK0042",
-        sku: "7CXK2J3",
-    },
-    Persona {
-        name: "hpe",
-        vendor: Some("HPE"),
-        system: "1",
-        manager: "1",
-        resets: &["On", "ForceOff", "GracefulShutdown", "ForceRestart", "Nmi", "PushPowerButton"],
-        action_info: false,
-        etags: Etags::WeakStripped,
-        media: Media::Manager,
-        slots: &[("1", &["Floppy", "USBStick"]), ("2", &["CD", "DVD"])],
-        eject_comes_late: true,
-        refuses_same_state: true,
-        second_system: None,
-        uuid: "30373237-3132-4D32-3235-353130304B42",
-        serial: "2M255100KB",
-        sku: "P07273-B21",
-    },
-    Persona {
-        name: "supermicro",
-        vendor: Some("Supermicro"),
-        system: "1",
-        manager: "1",
-        resets: &["On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn"],
-        action_info: true,
-        etags: Etags::Strict,
-        media: Media::Manager,
-        slots: &[("CD1", &["CD", "DVD"])],
-        eject_comes_late: true,
-        refuses_same_state: false,
-        second_system: None,
-        uuid: "3CECEF5C-89A6-0000-0000-000000000017",
-        serial: "S411795X9C01234",
-        sku: "To be filled by O.E.M.",
-    },
-    Persona {
-        name: "lenovo",
-        vendor: Some("Lenovo"),
-        system: "1",
-        manager: "1",
-        resets: &["On", "ForceOff", "ForceOn", "ForceRestart", "GracefulRestart", "GracefulShutdown", "Nmi"],
-        action_info: false,
-        etags: Etags::Strict,
-        media: Media::Manager,
-        slots: &[("EXT1", &["CD", "DVD"]), ("Remote1", &["USBStick"])],
-        eject_comes_late: false,
-        refuses_same_state: false,
-        second_system: None,
-        uuid: "A5E6B1C0-9D3F-11EB-8F4E-0A94EF5C4A17",
-        serial: "J1009KLM",
-        sku: "7X06CTO1WW",
-    },
-    Persona {
-        name: "nvidia",
-        vendor: None,
-        system: "DGX",
-        manager: "BMC",
-        resets: ALL_RESETS,
-        action_info: true,
-        etags: Etags::Empty,
-        media: Media::System,
-        slots: &[("CD1", &["CD", "DVD"])],
-        eject_comes_late: false,
-        refuses_same_state: false,
-        second_system: Some("HGX_Baseboard_0"),
-        uuid: "a0b1c2d3-e4f5-4617-8899-aabbccddeeff",
-        serial: "1660123000017",
-        sku: "920-23687-2510-000",
-    },
-    Persona {
-        name: "generic",
-        vendor: None,
-        system: "system",
-        manager: "bmc",
-        resets: &["On", "ForceOff"],
-        action_info: false,
-        etags: Etags::None,
-        media: Media::None,
-        slots: &[],
-        eject_comes_late: false,
-        refuses_same_state: false,
-        second_system: None,
-        uuid: "b7e4d2a0-0c1f-4d0e-9a55-1f2e3d4c5b6a",
-        serial: "GEN-0017",
-        sku: "",
-    },
-];

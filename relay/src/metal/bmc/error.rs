@@ -23,7 +23,8 @@ pub enum Reason {
     NoSystem,
     NoVirtualMedia,
     Unsupported,
-    ProtocolUnsupported,
+    Unsettled,
+    ToolMissing,
 }
 
 /// A row: the reason, its word on the wire, whether another try may help without anybody doing anything, what it means and what
@@ -45,17 +46,18 @@ const REASONS: &[Row] = &[
     (Reason::Busy, "busy", true, "the BMC has no room for another caller, or starts"),
     (Reason::Refused, "refused", true, "the BMC refused"),
     (Reason::TooLarge, "tooLarge", false, "the BMC's answer is over 4 MiB; does a BMC answer there?"),
-    (Reason::Malformed, "malformed", true, "the BMC's answer is no Redfish, or leads elsewhere; does a BMC answer there?"),
+    (Reason::Malformed, "malformed", true, "the BMC's answer can't be read, or leads elsewhere; does a BMC answer there?"),
     (Reason::NoSystem, "noSystem", false, "the BMC has no computer system that can be reset"),
     (Reason::NoVirtualMedia, "noVirtualMedia", false, "the BMC takes no image of a CD, so no agent can be started in the machine; network boot is not built"),
     (Reason::Unsupported, "unsupported", false, "the BMC can't do this"),
-    (Reason::ProtocolUnsupported, "protocolUnsupported", false, "this release speaks Redfish to BMCs; IPMI is not served"),
+    (Reason::Unsettled, "unsettled", true, "the BMC took the request, and nothing has come of it so far"),
+    (Reason::ToolMissing, "toolMissing", false, "the relay's machine has no ipmitool; install it, or use Redfish"),
 ];
 
 impl Reason {
     fn row(self) -> &'static Row {
         let found = REASONS.iter().find(|(reason, ..)| *reason == self);
-        found.unwrap_or(&(Self::Malformed, "malformed", true, "the BMC's answer is no Redfish"))
+        found.unwrap_or(&(Self::Malformed, "malformed", true, "the BMC's answer can't be read"))
     }
 
     /// As the wire says it.
@@ -122,7 +124,7 @@ mod tests {
             assert_eq!(REASONS.iter().filter(|(_, other, ..)| other == word).count(), 1, "{word}");
             assert!(!text.ends_with('.'), "{word}");
         }
-        assert_eq!(REASONS.len(), Reason::ProtocolUnsupported as usize + 1);
+        assert_eq!(REASONS.len(), Reason::ToolMissing as usize + 1);
         let error =
             BmcError { status: Some(400), message_id: Some("Base.1.8.X".into()), ..Reason::Refused.into() };
         assert_eq!(error.to_string(), "refused (status 400) (Base.1.8.X)");

@@ -7,6 +7,9 @@
 
 mod address;
 mod error;
+mod ipmi;
+mod quirks;
+mod redact;
 mod redfish;
 mod tls;
 
@@ -14,8 +17,12 @@ pub use address::Networks;
 pub use error::{BmcError, Reason};
 
 use super::facts::{Asked, Credentials, Reach};
+use ipmi::Ipmi;
 use redfish::Redfish;
-use shared::api::metal::{BmcProtocol, Hardware, MachineIdentity, PowerState};
+use shared::{
+    api::metal::{BmcProtocol, Hardware, MachineIdentity, PowerState},
+    secret::Secret,
+};
 
 /// What a BMC says of itself and of its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +41,8 @@ pub struct Said {
 pub enum Bmc {
     /// By Redfish.
     Redfish(Box<Redfish>),
+    /// By IPMI.
+    Ipmi(Box<Ipmi>),
 }
 
 impl Bmc {
@@ -50,7 +59,17 @@ impl Bmc {
             BmcProtocol::Redfish => {
                 Redfish::open(reach, &credentials, networks).await.map(|it| Self::Redfish(Box::new(it)))
             }
-            BmcProtocol::Ipmi => Err(Reason::ProtocolUnsupported.into()),
+            BmcProtocol::Ipmi => {
+                Ipmi::open(reach, credentials, networks).await.map(|it| Self::Ipmi(Box::new(it)))
+            }
+        }
+    }
+
+    /// Leaves nothing of us behind at the BMC. One that is only dropped does so too, but maybe after the next caller has come.
+    pub async fn close(self) {
+        match self {
+            Self::Redfish(bmc) => bmc.close().await,
+            Self::Ipmi(_) => {}
         }
     }
 
@@ -70,6 +89,7 @@ impl Bmc {
     pub fn power(&self) -> PowerState {
         match self {
             Self::Redfish(bmc) => bmc.power(),
+            Self::Ipmi(bmc) => bmc.power(),
         }
     }
 
@@ -80,6 +100,7 @@ impl Bmc {
     pub async fn identity(&self) -> Result<Said, BmcError> {
         match self {
             Self::Redfish(bmc) => bmc.identity().await,
+            Self::Ipmi(bmc) => bmc.identity().await,
         }
     }
 
@@ -90,6 +111,7 @@ impl Bmc {
     pub async fn inspect(&self) -> Result<Hardware, BmcError> {
         match self {
             Self::Redfish(bmc) => bmc.inspect().await,
+            Self::Ipmi(_) => Ok(Ipmi::inspect()),
         }
     }
 
@@ -100,6 +122,7 @@ impl Bmc {
     pub async fn ask(&self, asked: Asked) -> Result<(), BmcError> {
         match self {
             Self::Redfish(bmc) => bmc.ask(asked).await,
+            Self::Ipmi(bmc) => bmc.ask(asked).await,
         }
     }
 
@@ -110,6 +133,7 @@ impl Bmc {
     pub async fn insert(&self, url: &str) -> Result<(), BmcError> {
         match self {
             Self::Redfish(bmc) => bmc.insert(url).await,
+            Self::Ipmi(_) => Err(Reason::NoVirtualMedia.into()),
         }
     }
 
@@ -120,6 +144,7 @@ impl Bmc {
     pub async fn boot_media_once(&self) -> Result<(), BmcError> {
         match self {
             Self::Redfish(bmc) => bmc.boot_media_once().await,
+            Self::Ipmi(_) => Err(Reason::NoVirtualMedia.into()),
         }
     }
 
@@ -130,6 +155,19 @@ impl Bmc {
     pub async fn clear(&self) -> Result<(), BmcError> {
         match self {
             Self::Redfish(bmc) => bmc.clear().await,
+            Self::Ipmi(bmc) => bmc.clear().await,
+        }
+    }
+
+    /// Gives an account of the BMC another password. Whether it holds is seen by who opens the BMC with it.
+    ///
+    /// # Errors
+    /// [`BmcError`]; [`Reason::Unsupported`] by IPMI, whose program takes a password as an argument only, and where there is no such
+    /// account.
+    pub async fn set_password(&self, username: &str, password: &Secret) -> Result<(), BmcError> {
+        match self {
+            Self::Redfish(bmc) => bmc.set_password(username, password).await,
+            Self::Ipmi(_) => Err(Reason::Unsupported.into()),
         }
     }
 }

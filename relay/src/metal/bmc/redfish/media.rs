@@ -1,37 +1,50 @@
-//! Virtual media and the boot source of a Redfish service. Both are read before they are changed: what is as it is to be is left alone.
-//! A service may refuse what it then does, so a refusal is no end before it was read again.
+//! Virtual media of a Redfish service, below the system or a manager. A slot is read before it is changed: what is as it is to be is
+//! left alone.
 
 use super::{
     super::error::{BmcError, Reason},
-    MAX_MEMBERS, Redfish,
-    http::{Document, Path},
+    MAX_MEMBERS, MAX_TEXT_CHARS, Redfish,
+    answer::Document,
+    path::Path,
     text, words,
 };
 use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often an image is inserted, where the service fails at it by its own fault.
+const MAX_INSERTS: usize = 3;
+/// How long is waited in between.
+const INSERT_EVERY: Duration = Duration::from_secs(1);
 
 impl Redfish {
-    pub(in crate::metal::bmc) async fn clear(&self) -> Result<(), BmcError> {
-        let manager = self.manager().await?;
-        for slot in self.slots(manager.as_ref()).await? {
-            if !is_inserted(&slot) {
-                continue;
+    /// Takes out what is inserted.
+    pub(super) async fn eject(&self) -> Result<(), BmcError> {
+        for slot in self.slots().await? {
+            if is_inserted(&slot) {
+                self.eject_from(&slot).await?;
             }
-            let ejected = match action(&slot, "#VirtualMedia.EjectMedia") {
-                Some(target) => self.line.post(&target, &json!({})).await,
-                None => self.line.patch(&slot, &json!({"Image": null, "Inserted": false})).await,
-            };
-            self.unless(ejected, &slot.path, |slot| !is_inserted(slot)).await?;
         }
-        let enabled = self.boot("BootSourceOverrideEnabled");
-        if enabled.is_none_or(|enabled| enabled == "Disabled") {
-            return Ok(());
+        Ok(())
+    }
+
+    async fn eject_from(&self, slot: &Document) -> Result<(), BmcError> {
+        let ejected = match action(slot, "#VirtualMedia.EjectMedia") {
+            Some(target) => self.line.post(&target, &json!({})).await,
+            None => self.line.patch(slot, &json!({"Image": null, "Inserted": false})).await,
+        };
+        match self.settled(ejected, &slot.path, |slot| !is_inserted(slot)).await {
+            // Some have no member that says whether something is inserted: it follows from the image.
+            Err(error) if error.status == Some(400) && action(slot, "#VirtualMedia.EjectMedia").is_none() => {
+                let ejected = self.line.patch(slot, &json!({"Image": null})).await;
+                self.settled(ejected, &slot.path, |slot| !is_inserted(slot)).await
+            }
+            settled => settled,
         }
-        self.set_boot(&json!({"BootSourceOverrideEnabled": "Disabled"})).await
     }
 
     pub(in crate::metal::bmc) async fn insert(&self, url: &str) -> Result<(), BmcError> {
-        let manager = self.manager().await?;
-        let slots = self.slots(manager.as_ref()).await?;
+        let slots = self.slots().await?;
         let has = |slot: &Document| {
             is_inserted(slot) && text(&slot.body, "Image").as_deref() == Some(cut(url).as_str())
         };
@@ -39,107 +52,79 @@ impl Redfish {
             return Ok(());
         }
         let slot = slots.first().ok_or(Reason::NoVirtualMedia)?;
-        let inserted = match action(slot, "#VirtualMedia.InsertMedia") {
-            Some(target) => {
-                let whole = json!({"Image": url, "Inserted": true, "WriteProtected": true});
-                match self.line.post(&target, &whole).await {
-                    // Some know the one parameter only.
-                    Err(error) if error.status == Some(400) => {
-                        self.line.post(&target, &json!({"Image": url})).await
-                    }
-                    posted => posted,
-                }
-            }
-            None => self.line.patch(slot, &json!({"Image": url, "Inserted": true})).await,
-        };
-        self.unless(inserted, &slot.path, has).await
-    }
-
-    pub(in crate::metal::bmc) async fn boot_media_once(&self) -> Result<(), BmcError> {
-        let is = |name: &str, value: &str| self.boot(name).as_deref() == Some(value);
-        if is("BootSourceOverrideEnabled", "Once") && is("BootSourceOverrideTarget", "Cd") {
-            return Ok(());
+        if is_inserted(slot) {
+            self.eject_from(slot).await?;
         }
-        let mut boot = json!({
-            "BootSourceOverrideEnabled": "Once", "BootSourceOverrideTarget": "Cd", "BootSourceOverrideMode": "UEFI",
-        });
-        match self.set_boot(&boot).await {
-            // Some do not let the mode be set, others not be left out.
-            Err(error) if error.status == Some(400) => {
-                if let Some(members) = boot.as_object_mut() {
-                    members.remove("BootSourceOverrideMode");
+        let mut tries = 1;
+        loop {
+            match self.insert_into(slot, url, has).await {
+                Err(error) if tries < MAX_INSERTS && matches!(error.status, Some(500 | 502 | 504)) => {
+                    tries += 1;
+                    sleep(INSERT_EVERY).await;
                 }
-                self.set_boot(&boot).await
+                inserted => return inserted,
             }
-            set => set,
         }
     }
 
-    /// Changes the boot source, where the service has its pending settings if those are apart (`@Redfish.Settings`).
-    async fn set_boot(&self, boot: &Value) -> Result<(), BmcError> {
-        let body = json!({"Boot": boot});
-        let set = match self.line.patch(&self.system, &body).await {
-            Err(error) if matches!(error.status, Some(400 | 405)) => {
-                let apart = self.system.body.get("@Redfish.Settings");
-                let apart = Path::linked(apart.and_then(|settings| settings.get("SettingsObject")));
-                match apart {
-                    Some(path) => {
-                        let settings = self.line.get(&path).await?;
-                        self.line.patch(&settings, &body).await
-                    }
-                    None => Err(error),
-                }
-            }
-            set => set,
-        };
-        let wanted = boot.get("BootSourceOverrideEnabled").and_then(Value::as_str).map(str::to_owned);
-        self.unless(set, &self.system.path, |system| {
-            let now = system.body.get("Boot").and_then(|boot| text(boot, "BootSourceOverrideEnabled"));
-            now.is_some() && now == wanted
-        })
-        .await
-    }
-
-    /// A refusal, unless what was refused is there all the same.
-    async fn unless(
+    /// Inserts an image, in each form until one is taken.
+    async fn insert_into(
         &self,
-        done: Result<(), BmcError>,
-        path: &Path,
-        is: impl Fn(&Document) -> bool,
+        slot: &Document,
+        url: &str,
+        has: impl Fn(&Document) -> bool,
     ) -> Result<(), BmcError> {
-        match done {
-            Err(error) if error.reason == Reason::Refused => match self.line.get(path).await {
-                Ok(now) if is(&now) => Ok(()),
-                _ => Err(error),
-            },
-            done => done,
+        let target = action(slot, "#VirtualMedia.InsertMedia");
+        let mut last = BmcError::from(Reason::Unsupported);
+        for form in forms(url, target.is_some(), self.line.quirks.image_alone) {
+            let inserted = match &target {
+                Some(target) => self.line.post(target, &form).await,
+                None => self.line.patch(slot, &form).await,
+            };
+            match self.settled(inserted, &slot.path, &has).await {
+                Err(error) if error.reason == Reason::Refused && error.status == Some(400) => last = error,
+                settled => return settled,
+            }
         }
+        Err(last)
     }
 
-    fn boot(&self, name: &str) -> Option<String> {
-        self.system.body.get("Boot").and_then(|boot| text(boot, name))
-    }
-
-    /// The slots that take a CD, below the system or below its manager.
-    pub(super) async fn slots(&self, manager: Option<&Document>) -> Result<Vec<Document>, BmcError> {
+    /// The slots that take a CD: below the system, or below a manager of it.
+    pub(super) async fn slots(&self) -> Result<Vec<Document>, BmcError> {
         let mut slots = Vec::new();
-        let of = |document: &Document| Path::linked(document.body.get("VirtualMedia"));
-        let collections = [of(&self.system), manager.and_then(of)];
-        let Some(collection) = collections.into_iter().flatten().next() else { return Ok(slots) };
-        let collection = self.line.get(&collection).await?;
-        for path in Path::list(collection.body.get("Members"), MAX_MEMBERS) {
-            let slot = self.line.get(&path).await?;
-            let kinds = words(slot.body.get("MediaTypes"));
-            if kinds.iter().any(|kind| kind == "CD" || kind == "DVD") {
-                slots.push(slot);
+        let managers = self.managers().await?;
+        for of in [&self.system].into_iter().chain(&managers) {
+            let Some(path) = Path::linked(of.body.get("VirtualMedia")) else { continue };
+            let collection = self.line.get(&path).await?;
+            for path in Path::list(collection.body.get("Members"), MAX_MEMBERS) {
+                // One that is away is no reason to think that there is none.
+                let slot = self.line.get(&path).await?;
+                let kinds = words(slot.body.get("MediaTypes"));
+                if kinds.iter().any(|kind| kind == "CD" || kind == "DVD") {
+                    slots.push(slot);
+                }
+            }
+            if !slots.is_empty() {
+                break;
             }
         }
         Ok(slots)
     }
 }
 
+/// The forms of an insertion, the one to be tried first before the others.
+fn forms(url: &str, by_action: bool, image_alone: bool) -> Vec<Value> {
+    let alone = json!({"Image": url});
+    let whole = match by_action {
+        true => json!({"Image": url, "Inserted": true, "WriteProtected": true}),
+        false => json!({"Image": url, "Inserted": true}),
+    };
+    if image_alone { vec![alone, whole] } else { vec![whole, alone] }
+}
+
 fn is_inserted(slot: &Document) -> bool {
-    slot.body.get("Inserted").and_then(Value::as_bool) == Some(true)
+    let image = text(&slot.body, "Image");
+    slot.body.get("Inserted").and_then(Value::as_bool).unwrap_or(image.is_some())
 }
 
 fn action(of: &Document, name: &str) -> Option<Path> {
@@ -148,5 +133,5 @@ fn action(of: &Document, name: &str) -> Option<Path> {
 
 /// As a text of an answer is cut.
 fn cut(url: &str) -> String {
-    url.chars().take(super::MAX_TEXT_CHARS).collect()
+    url.chars().take(MAX_TEXT_CHARS).collect()
 }

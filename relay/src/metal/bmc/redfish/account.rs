@@ -1,0 +1,31 @@
+//! The account that lets us in: its password is changed where the service keeps it.
+
+use super::{
+    super::error::{BmcError, Reason},
+    MAX_MEMBERS, Redfish,
+    path::Path,
+};
+use serde_json::{Value, json};
+use shared::secret::Secret;
+
+impl Redfish {
+    /// Gives an account another password. Whether it holds is seen by who logs in with it.
+    pub(in crate::metal::bmc) async fn set_password(
+        &self,
+        username: &str,
+        password: &Secret,
+    ) -> Result<(), BmcError> {
+        let service = Path::linked(self.root.body.get("AccountService")).ok_or(Reason::Unsupported)?;
+        let service = self.line.get(&service).await?;
+        let accounts = Path::linked(service.body.get("Accounts")).ok_or(Reason::Unsupported)?;
+        let accounts = self.line.get(&accounts).await?;
+        for path in Path::list(accounts.body.get("Members"), MAX_MEMBERS) {
+            let Some(account) = self.line.get_if_there(&path).await? else { continue };
+            if account.body.get("UserName").and_then(Value::as_str) == Some(username) {
+                let changed = self.line.patch(&account, &json!({"Password": password.expose()})).await?;
+                return self.line.followed(changed).await;
+            }
+        }
+        Err(Reason::Unsupported.into())
+    }
+}
