@@ -52,6 +52,11 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0013_device_logins",
         sql: include_str!("../../migrations/0013_device_logins.sql"),
     },
+    Migration {
+        version: 14,
+        name: "0014_audit_marks",
+        sql: include_str!("../../migrations/0014_audit_marks.sql"),
+    },
 ];
 
 /// What a migration did.
