@@ -18,7 +18,7 @@ use crate::{
     fault::Fault,
     store::{
         Tx,
-        memberships::{self, MAX_MEMBERSHIPS},
+        memberships::{self, MAX_IN_ONE_TENANT, MAX_MEMBERSHIPS},
         projects, users,
     },
 };
@@ -189,14 +189,20 @@ pub async fn remove(call: Call, input: RemoveMember) -> Result<MemberAnswer, Fau
 /// iam/members/leave.
 ///
 /// # Errors
-/// NOT_FOUND if the caller is no member; INVALID_STATE for a tenant's last OWNER, and in the caller's own tenant.
+/// NOT_FOUND if the caller is no member, also where there is no such place; INVALID_STATE for a tenant's last OWNER, and in the
+/// caller's own tenant.
 pub async fn leave(call: Call, input: LeaveMembership) -> Result<MemberAnswer, Fault> {
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
             Box::pin(async move {
                 let place = Place::new(&input.tenant_id, input.project_id.as_ref());
-                end(tx, call, place, &call.principal()?.subject).await
+                let subject = &call.principal()?.subject;
+                // Before the place is looked for: who is no member of it learns nothing of it.
+                if belongs(tx, place, subject).await?.is_none() {
+                    return Err(not_found(&format!("membership of yours in {}", place.words())).into());
+                }
+                end(tx, call, place, subject).await
             })
         })
         .await
@@ -221,6 +227,13 @@ pub(super) async fn enter(
         let detail = format!("{user} has {MAX_MEMBERSHIPS} memberships, which is the most; end one first.");
         return Err(invalid_state(detail));
     }
+    if memberships::count_in(tx, place.tenant, user).await? >= MAX_IN_ONE_TENANT {
+        let detail = format!(
+            "{user} has {MAX_IN_ONE_TENANT} memberships in {} and its projects, which is the most; make it a member of the tenant.",
+            place.tenant
+        );
+        return Err(invalid_state(detail));
+    }
     let member = Member {
         tenant_id: place.tenant.to_owned(),
         project_id: (!place.project.is_empty()).then(|| place.project.to_owned()),
@@ -239,11 +252,22 @@ pub(super) async fn enter(
 
 async fn end(tx: &mut Tx<'_>, call: &Call, place: Place<'_>, user: &str) -> Result<MemberAnswer, Fault> {
     place.hold(tx).await?;
-    let member = find(tx, place, user).await?;
-    stays_owned(tx, place, user, TenantRole::Guest).await?;
+    let found = belongs(tx, place, user).await?;
+    let member = found.ok_or_else(|| not_found(&format!("member {user} of {}", place.words())))?;
+    if member.project_id.is_none() {
+        stays_owned(tx, place, user, TenantRole::Guest).await?;
+    }
     memberships::remove(tx, place.tenant, place.project, user).await?;
     tell(tx, call, Kind::MemberDeleted, &member).await?;
     Ok(MemberAnswer { member })
+}
+
+/// The membership that ends with a place: of a tenant also that of one of its projects, which all end with it.
+async fn belongs(tx: &mut Tx<'_>, place: Place<'_>, user: &str) -> Result<Option<Member>, Fault> {
+    Ok(match place.project {
+        "" => memberships::find_any(tx, place.tenant, user).await?,
+        project => memberships::find(tx, place.tenant, project, user).await?,
+    })
 }
 
 async fn find(tx: &mut Tx<'_>, place: Place<'_>, user: &str) -> Result<Member, Fault> {

@@ -303,11 +303,15 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
         row.token.labels.clone_from(labels);
     }
     credentials::update(tx, &row).await?;
+    // They hold what it held before.
+    credentials::revoke_successors(tx, &row.token.id, call.now).await?;
     tell(tx, call, Kind::TokenUpdated, &row.token).await?;
     Ok(TokenAnswer { token: row.token })
 }
 
 async fn end(tx: &mut Tx<'_>, call: &Call, mut token: Token) -> Result<TokenAnswer, Fault> {
+    // Also those of one that has ended by itself: whoever got one meanwhile does not outlive this.
+    credentials::revoke_successors(tx, &token.id, call.now).await?;
     if token.revoked_at.is_none() {
         credentials::revoke(tx, &token.id, call.now).await?;
         token.revoked_at = Some(call.now);

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     auth::{
-        bootstrap,
+        login::is_reserved,
         policy::{Resource, may, not_found},
     },
     call::Call,
@@ -174,10 +174,12 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateUser) -> Result<UserAn
         created_at: call.now,
         created_by: call.principal()?.subject.clone(),
     };
-    let free = bootstrap::role_of(id).is_none() && users::insert(tx, &user, id).await?;
+    let free = !is_reserved(id, &call.relay.provider_tenant) && users::insert(tx, &user, id).await?;
     let tenant = if free { tenants::settle(tx, id, &user.display_name, call.now).await? } else { None };
     let Some(tenant) = tenant else {
-        return Err(conflict(format!("The id {id} is or was a user's or a tenant's; choose another.")));
+        return Err(conflict(format!(
+            "The id {id} is or was a user's or a tenant's, or names something else; choose another."
+        )));
     };
     announce(tx, call, News { kind: Kind::TenantCreated, tenant: id, subject: id }, json!(tenant)).await?;
     enter(tx, call, Place { tenant: id, project: "" }, id, TenantRole::Owner).await?;

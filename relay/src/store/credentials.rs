@@ -141,6 +141,15 @@ pub async fn revoke(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(),
     tx.execute(REVOKE, &[id.as_str().into(), now.into()]).await.map(drop)
 }
 
+/// Ends the successors of a token that wait for their first use.
+///
+/// # Errors
+/// The store's.
+pub async fn revoke_successors(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(), StoreError> {
+    // No token has an empty id.
+    tx.execute(REVOKE_SIBLINGS, &[id.as_str().into(), "".into(), now.into()]).await.map(drop)
+}
+
 /// How many successors of a token were made after `since` and wait for their first use.
 ///
 /// # Errors

@@ -281,3 +281,60 @@ async fn an_invite_that_is_over_admits_nobody() {
     })
     .await;
 }
+
+/// Nobody is kept in places that they did not ask for, and nobody fills up what another may have.
+#[tokio::test]
+async fn who_was_added_to_many_projects_leaves_them_all_at_once() {
+    at_a_desk(async |desk| {
+        let (eve, vic) = (desk.login("eve").await, desk.login("vic").await);
+        for at in 0..100 {
+            let id = format!("p{at}");
+            desk.done(&eve, "iam.projects.create", json!({"tenantId": "eve", "projectId": id})).await;
+            let add = json!({"tenantId": "eve", "projectId": id, "memberId": "vic", "role": "VIEWER"});
+            desk.done(&eve, "iam.members.add", add).await;
+        }
+        let one_more =
+            json!({"tenantId": "eve", "projectId": "default", "memberId": "vic", "role": "VIEWER"});
+        assert_eq!(desk.refusal(&eve, "iam.members.add", one_more).await, Some(InvalidState));
+        desk.member_of("acme", "vic", "VIEWER").await;
+        let left = desk.done(&vic, "iam.members.leave", json!({"tenantId": "eve"})).await;
+        assert_eq!(left["member"]["memberId"], "vic");
+        assert_eq!(
+            desk.refusal(&vic, "iam.projects.get", json!({"tenantId": "eve", "projectId": "p7"})).await,
+            Some(NotFound)
+        );
+        assert_eq!(desk.refusal(&vic, "iam.members.leave", json!({"tenantId": "eve"})).await, Some(NotFound));
+        // A tenant's OWNER ends it for them as well.
+        let add = json!({"tenantId": "eve", "projectId": "p1", "memberId": "vic", "role": "VIEWER"});
+        desk.done(&eve, "iam.members.add", add).await;
+        desk.done(&eve, "iam.members.remove", json!({"tenantId": "eve", "memberId": "vic"})).await;
+        assert_eq!(
+            desk.refusal(&vic, "iam.members.leave", json!({"tenantId": "eve", "projectId": "p1"})).await,
+            Some(NotFound)
+        );
+    })
+    .await;
+}
+
+/// Who is no member of a place is told of it what is told of one that there is not.
+#[tokio::test]
+async fn leaving_tells_nothing_of_what_there_is() {
+    at_a_desk(async |desk| {
+        let eve = desk.login("eve").await;
+        for (there, nowhere) in [
+            (json!({"tenantId": "acme"}), json!({"tenantId": "nope"})),
+            (
+                json!({"tenantId": "acme", "projectId": "ml"}),
+                json!({"tenantId": "acme", "projectId": "nope"}),
+            ),
+        ] {
+            let told = async |body: &Value| {
+                let refused = desk.with(&eve, "iam.members.leave", body.clone()).await.unwrap_err();
+                let text = refused.to_string();
+                ["acme", "nope", "ml"].iter().fold(text, |text, id| text.replace(id, "ID"))
+            };
+            assert_eq!(told(&there).await, told(&nowhere).await);
+        }
+    })
+    .await;
+}

@@ -416,3 +416,30 @@ async fn signing_keys_rotate_without_a_gap() {
     })
     .await;
 }
+
+/// Whoever refreshed a token does not outlive its end, nor its narrowing.
+#[tokio::test]
+async fn an_unused_successor_ends_with_its_predecessor() {
+    at_a_desk(async |desk| {
+        let ada = desk.login("ada").await;
+        desk.member_of("acme", "ada", "OWNER").await;
+        let rights = json!({
+            "tenantRoles": [{"tenantId": "acme", "role": "OWNER"}],
+            "permissions": [{"subject": "self", "actions": ["iam:tokens:refresh"]}],
+        });
+        let (id, old) = desk.api_token(&ada, rights.clone()).await;
+        let thiefs = created(&desk.done(&old, "iam.tokens.refresh", json!({})).await).1;
+        let narrow = json!({"tokenId": id, "tenantRoles": [{"tenantId": "acme", "role": "VIEWER"}]});
+        desk.done(&ada, "iam.tokens.update", narrow).await;
+        assert_eq!(desk.refusal(&thiefs, "compute.pools.get", pool()).await, Some(Unauthenticated));
+        assert_eq!(desk.refusal(&old, "compute.pools.get", pool()).await, None);
+
+        let (id, old) = desk.api_token(&ada, rights).await;
+        let thiefs = created(&desk.done(&old, "iam.tokens.refresh", json!({})).await).1;
+        desk.done(&ada, "iam.tokens.revoke", json!({"tokenId": id})).await;
+        for bearer in [&old, &thiefs] {
+            assert_eq!(desk.refusal(bearer, "compute.pools.get", pool()).await, Some(Unauthenticated));
+        }
+    })
+    .await;
+}
