@@ -44,13 +44,17 @@ const LOGIN_SECONDS: i64 = 86_400;
 /// How long a session's successor is waited for to be used before there is another, in seconds.
 const SUCCESSOR_SECONDS: i64 = 60;
 
+/// The most tokens of a subject that count at a time: each has a bucket of its own.
+const MAX_TOKENS: i64 = 1_000;
+
 /// What a transaction that makes a token answers: the bearer form only if it made one.
 type Made = (Token, Option<Secret>);
 
 /// iam/tokens/create.
 ///
 /// # Errors
-/// INVALID_INPUT for a token that would hold nothing; PERMISSION_DENIED for one that would hold more than the caller.
+/// INVALID_INPUT for a token that would hold nothing; PERMISSION_DENIED for one that would hold more than the caller;
+/// INVALID_STATE for one more than a subject may have.
 pub async fn create(call: Call, input: CreateToken) -> Result<TokenCreated, Fault> {
     let store = &call.relay.store;
     let made = store.transact(call.method, (&call, &input), |tx, (call, input)| {
@@ -258,6 +262,12 @@ async fn make(
 ) -> Result<Made, Fault> {
     if let Some(token) = idempotency::replay(tx, call, &input.idempotency_key, asked).await? {
         return Ok((token, None));
+    }
+    if credentials::count(tx, subject, call.now).await? >= MAX_TOKENS {
+        let detail = format!(
+            "{subject} has {MAX_TOKENS} tokens that count, which is the most; revoke some, or wait until some end."
+        );
+        return Err(invalid_state(detail));
     }
     let purpose = Purpose {
         token_type: TokenType::Api,

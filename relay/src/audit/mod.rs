@@ -82,10 +82,11 @@ pub async fn refused(denials: &Denials, call: &Call, action: &str, input: &[u8],
     denied.decision = AuditDecision::Denied;
     problem.code.as_str().clone_into(&mut denied.code);
     denied.left_out = left_out;
-    if problem.code == Code::NotFound
+    let for_admins = Action::named(action).is_some_and(|action| action.row().tenant.is_none());
+    if (problem.code == Code::NotFound || for_admins)
         && let Caller::Credential(principal) = &call.caller
     {
-        // Who may not know that a thing exists leaves no trace at its owner's.
+        // Who may not know that a thing exists leaves no trace at its owner's; nor does who asks for what admins alone may.
         denied.tenant_id.clone_from(&principal.tenant_id);
     }
     let kept: Result<(), StoreError> = call

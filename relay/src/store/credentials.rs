@@ -24,6 +24,8 @@ const INSERT: &str = "INSERT INTO credentials (id, type, subject, tenant_id, tok
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 const UPDATE: &str =
     "UPDATE credentials SET admin_role = $2, rights = $3, description = $4, labels = $5 WHERE id = $1";
+const COUNT: &str =
+    "SELECT COUNT(*) AS count FROM credentials WHERE subject = $1 AND expires_at > $2 AND revoked_at IS NULL";
 const REVOKE: &str = "UPDATE credentials SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 const REVOKE_SIBLINGS: &str =
     "UPDATE credentials SET revoked_at = $3 WHERE predecessor = $1 AND id <> $2 AND revoked_at IS NULL";
@@ -33,7 +35,7 @@ const SETTLE: &str = "UPDATE credentials SET predecessor = NULL WHERE id = $1";
 const FORGET: &str = "DELETE FROM credentials WHERE expires_at < $1";
 
 pub(super) const STATEMENTS: &[&str] =
-    &[FIND, PAGE, PAGE_ALL, INSERT, UPDATE, REVOKE, REVOKE_SIBLINGS, SUCCESSORS, SETTLE, FORGET];
+    &[FIND, PAGE, PAGE_ALL, INSERT, UPDATE, COUNT, REVOKE, REVOKE_SIBLINGS, SUCCESSORS, SETTLE, FORGET];
 
 /// A token, and what it takes to count.
 #[derive(Clone)]
@@ -148,6 +150,14 @@ pub async fn revoke(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(),
 pub async fn revoke_successors(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(), StoreError> {
     // No token has an empty id.
     tx.execute(REVOKE_SIBLINGS, &[id.as_str().into(), "".into(), now.into()]).await.map(drop)
+}
+
+/// How many tokens of a subject count now.
+///
+/// # Errors
+/// The store's.
+pub async fn count(tx: &mut Tx<'_>, subject: &str, now: Timestamp) -> Result<i64, StoreError> {
+    tx.fetch_one(COUNT, &[subject.into(), now.into()]).await?.integer("count")
 }
 
 /// How many successors of a token were made after `since` and wait for their first use.
