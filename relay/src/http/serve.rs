@@ -251,3 +251,27 @@ fn request_id(app: &App, headers: &HeaderMap) -> Arc<str> {
         None => base32::encode(&app.relay.random.bytes::<16>()).into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_takes_half_of_the_places_at_most() {
+        let places = Places::new(4);
+        let (here, there): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let taken: Vec<Place> = (0..2).filter_map(|_| places.take(here)).collect();
+        assert_eq!(taken.len(), 2);
+        assert!(places.take(here).is_none());
+        // An IPv6 client has a whole /64.
+        let of_net = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]);
+        let theirs: Vec<Place> =
+            [of_net(1), of_net(2), of_net(3)].into_iter().filter_map(|at| places.take(at)).collect();
+        assert_eq!(theirs.len(), 2);
+        assert!(places.take(there).is_none(), "all are taken");
+        drop(taken);
+        assert!(places.take(there).is_some() && places.take(here).is_some());
+        drop(theirs);
+        assert!(places.of.lock().unwrap().is_empty());
+    }
+}
