@@ -149,7 +149,7 @@ impl Relay {
         publish(&relay, &directory, &pair).await?;
         // Before anybody can ask: a gauge that is 0 at first would be an alarm.
         upkeep::count(&relay).await.map_err(ServeError::start("counting the fleet"))?;
-        let upkeep = upkeep::start(&settings, address, &app, &tls, dates, pair);
+        let mut upkeep = upkeep::start(&settings, address, &app, &tls, dates, pair);
         let listen = directory.join("listen");
         files::write(&listen, format!("{address}\n").as_bytes(), files::PUBLIC)
             .map_err(ServeError::file("writing", &listen))?;
@@ -158,6 +158,10 @@ impl Relay {
         tokio::select! {
             () = serve::serve(app, listener, tls, stop) => {}
             () = manager::watch() => {}
+            // What is not kept up any more shows nowhere else: streams stand still, credentials end.
+            died = upkeep::died(&mut upkeep) => {
+                return Err(ServeError::start("keeping the relay up")(died));
+            }
         }
         manager::stopping();
         tracing::info!("draining");
