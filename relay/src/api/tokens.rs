@@ -62,7 +62,7 @@ pub async fn create(call: Call, input: CreateToken) -> Result<TokenCreated, Faul
             let principal = call.principal()?;
             within(tx, &principal.powers, &input.rights).await?;
             let owner = (principal.subject.as_str(), principal.tenant_id.as_str());
-            make(tx, call, owner, principal.powers.admin_role(), input, input).await
+            make(tx, call, owner, principal.powers.given_admin_role(), input, input).await
         })
     });
     Ok(shown(made.await?))
@@ -304,7 +304,9 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
         let powers = &call.principal()?.powers;
         within(tx, powers, &input.rights).await?;
         row.token.rights = input.rights.clone();
-        row.admin_role = powers.admin_role();
+        row.admin_role = powers.given_admin_role();
+        // Whoever has one has what the token holds, and no more.
+        credentials::update_successors(tx, &row).await?;
     }
     if let Some(description) = &input.description {
         description.as_str().clone_into(&mut row.token.description);
@@ -313,8 +315,6 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
         row.token.labels.clone_from(labels);
     }
     credentials::update(tx, &row).await?;
-    // They hold what it held before.
-    credentials::revoke_successors(tx, &row.token.id, call.now).await?;
     tell(tx, call, Kind::TokenUpdated, &row.token).await?;
     Ok(TokenAnswer { token: row.token })
 }

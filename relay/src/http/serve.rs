@@ -22,7 +22,7 @@ use hyper_util::{
         graceful::{GracefulShutdown, Watcher},
     },
 };
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit};
 use shared::{base32, problem::Problem};
 use std::{
     collections::BTreeMap,
@@ -100,10 +100,9 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: im
     }
 }
 
-/// As many connections as descriptors are left for; the system is asked for as many as it gives.
+/// As many connections as descriptors are left for.
 fn most_connections() -> usize {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-    let soft = if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
     let left = usize::try_from(soft.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(MAX_CONNECTIONS);
     left.clamp(64, MAX_CONNECTIONS)
 }

@@ -6,8 +6,8 @@
 //! next look when the client has gone.
 
 use super::{
-    App, Arrival, Stranger, answers::Endless, authenticate, credential, limits::StreamPlace, problem,
-    session::Shown,
+    App, Arrival, Stranger, answers::Endless, authenticate, credential, limits::StreamPlace, login::refusal,
+    problem, session::Shown,
 };
 use crate::{
     audit,
@@ -81,11 +81,11 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Response {
     match begin(&app, &arrival, asked, &headers).await {
-        Ok(stream) => answer(stream),
-        Err(fault) => {
-            let refusal = fault.into_problem(NAME, &arrival.request_id);
-            problem::problem(&Problem { request_id: Some(arrival.request_id.to_string()), ..refusal })
+        Ok(stream) => {
+            app.relay.metrics.answered(NAME, "OK");
+            answer(stream)
         }
+        Err(fault) => problem::problem(&refusal(&app, &arrival, NAME, fault)),
     }
 }
 

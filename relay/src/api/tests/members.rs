@@ -201,6 +201,49 @@ async fn nobody_gives_more_than_they_have() {
         let invite = json!({"tenantId": "acme", "role": "OWNER"});
         assert_eq!(desk.refusal(&narrow, "iam.invites.create", invite).await, Some(PermissionDenied));
         assert_eq!(desk.refusal(&eve, "iam.members.add", bob).await, None);
+        // Nor has an admin's token for adding members alone what they would hold.
+        let ada = desk.login_as("ada", Some(AdminRole::Editor)).await;
+        desk.member_of("provider", "ada", "OWNER").await;
+        let adds = json!({"permissions": [{"subject": "platform", "actions": ["admin:tenants:add-member", "admin:grants:put"]}]});
+        let (_, narrow) = desk.api_token(&ada, adds).await;
+        let mallory = json!({"tenantId": "provider", "memberId": "bob", "role": "OWNER"});
+        assert_eq!(desk.refusal(&narrow, "admin.tenants.addMember", mallory.clone()).await, Some(PermissionDenied));
+        desk.good(&root(), "admin.users.create", json!({"userId": "svc"})).await;
+        let grant = json!({"userId": "svc", "siteId": "default", "role": "EDITOR"});
+        assert_eq!(desk.refusal(&narrow, "admin.grants.put", grant.clone()).await, Some(PermissionDenied));
+        for (method, body) in [("admin.tenants.addMember", mallory), ("admin.grants.put", grant)] {
+            assert_eq!(desk.refusal(&ada, method, body).await, None, "{method}");
+        }
+    })
+    .await;
+}
+
+/// Whoever was put out while their request waited for the tenant's lock puts nobody in, or out.
+#[tokio::test]
+async fn what_a_caller_holds_counts_when_the_place_is_locked() {
+    at_a_desk(async |desk| {
+        let bob = desk.login("bob").await;
+        desk.login("eve").await;
+        desk.login("ada").await;
+        desk.member_of("acme", "ada", "OWNER").await;
+        desk.member_of("acme", "bob", "OWNER").await;
+        desk.member_of("acme", "eve", "VIEWER").await;
+        let late =
+            crate::auth::tokens::authenticate(&desk.relay, &bob, desk.clock.now()).await.unwrap().unwrap();
+        desk.good(&root(), "iam.members.remove", json!({"tenantId": "acme", "memberId": "bob"})).await;
+        let eve = |more: Value| {
+            let mut body = json!({"tenantId": "acme", "memberId": "eve"});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            body
+        };
+        for (method, body) in [
+            ("iam.members.update", eve(json!({"role": "OWNER"}))),
+            ("iam.members.remove", eve(json!({}))),
+            ("iam.members.add", json!({"tenantId": "acme", "memberId": "bob", "role": "OWNER"})),
+            ("iam.invites.create", json!({"tenantId": "acme", "role": "OWNER"})),
+        ] {
+            assert_eq!(desk.code(&late, method, body).await, Some(NotFound), "{method}");
+        }
     })
     .await;
 }
