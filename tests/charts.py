@@ -488,7 +488,14 @@ def restore_pod():
     confined = {"privileged": False} | pod["spec"]["containers"][0]["securityContext"]
     equal(confined, like["containers"][0]["securityContext"], "operators.md: restore: context")
     claim = f"{chart['spec']['volumeClaimTemplates'][0]['metadata']['name']}-{chart['metadata']['name']}-0"
-    equal(volumes(pod["spec"]), {"data": {"persistentVolumeClaim": {"claimName": claim}}}, "operators.md: restore: volume")
+    key = volumes(like)["master-key"]
+    equal(volumes(pod["spec"]), {"data": {"persistentVolumeClaim": {"claimName": claim}}, "master-key": key},
+          "operators.md: restore: volumes")
+    equal(mounts(pod["spec"]["containers"][0])["/run/credentials/relay"], mounts(like["containers"][0])["/run/credentials/relay"],
+          "operators.md: restore: key")
+    told = {variable["name"]: variable["value"] for variable in like["containers"][0]["env"]}
+    for variable in pod["spec"]["containers"][0]["env"]:
+        equal(variable["value"], told.get(variable["name"]), f"operators.md: restore: {variable['name']}")
     equal(mounts(pod["spec"]["containers"][0])["/var/lib/relay"], mounts(like["containers"][0])["/var/lib/relay"],
           "operators.md: restore: mount")
 

@@ -297,6 +297,9 @@ fn start_log(settings: &Settings) {
     let _ = if variable("JOURNAL_STREAM").is_some() { log.without_time().try_init() } else { log.try_init() };
 }
 
+/// How long work on other threads may go on when all else has ended.
+const LAST_WORK: Duration = Duration::from_secs(5);
+
 /// One thread; the odd blocking call (name look-up, GPUs) gets another one that ends at once when it is done.
 fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread()
@@ -306,8 +309,9 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
         .build()
         .map(|runtime| {
             let result = runtime.block_on(work);
-            // A stalled GPU library must not keep the process.
-            runtime.shutdown_background();
+            // What the TPM is at must end before the process does: the C library's own end pulls the ground from under it. A
+            // stalled GPU library must not keep the process for long.
+            runtime.shutdown_timeout(LAST_WORK);
             result
         })
         .map_err(|error| Failure::new(Exit::Transient, format!("the runtime does not start: {error}")))

@@ -169,6 +169,10 @@ impl Relay {
         tokio::select! {
             () = serve::serve(app, listener, tls, stop) => {}
             () = manager::watch() => {}
+            // What is not kept up any more shows nowhere else: streams stand still, credentials end.
+            died = upkeep::died(&mut upkeep) => {
+                return Err(ServeError::start("keeping the relay up")(died));
+            }
         }
         manager::stopping();
         tracing::info!("draining");

@@ -124,6 +124,7 @@ async fn make(
     place.decide(call, Action::InvitesCreate)?;
     place.given(&call.principal()?.powers, role)?;
     place.hold(tx).await?;
+    place.gives(tx, call, Action::InvitesCreate, Some(role)).await?;
     if let Some(invite) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
         return Ok((invite, false));
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     auth::{
-        Powers,
+        Grant, Powers, holdings,
         policy::{Resource, Role, lacks, may, not_found},
     },
     call::Call,
@@ -18,7 +18,7 @@ use crate::{
     fault::Fault,
     store::{
         Tx,
-        memberships::{self, MAX_MEMBERSHIPS},
+        memberships::{self, MAX_IN_ONE_TENANT, MAX_MEMBERSHIPS},
         projects, users,
     },
 };
@@ -76,14 +76,34 @@ impl<'a> Place<'a> {
             let role = ProjectRole::try_from(role);
             Role::Project(role.map_err(|rule| Problem::invalid_field("role", rule.to_string()))?)
         };
-        let Some(lacking) = lacks(powers, of_place, self.resource()) else { return Ok(()) };
-        let detail = format!(
-            "The role {} on {} holds {}, which you do not hold there: nobody gives more than they have.",
-            role.as_str(),
-            self.words(),
-            lacking.as_str(),
-        );
-        Err(Problem::new(Code::PermissionDenied, detail))
+        match lacks(powers, of_place, self.resource()) {
+            None => Ok(()),
+            Some(lacking) => Err(beyond(role, self, lacking)),
+        }
+    }
+
+    /// As [`Self::decide`], and whether the caller may give this role, by what it holds when the place is locked: whoever was put
+    /// out while it waited puts nobody in.
+    pub(super) async fn gives(
+        self,
+        tx: &mut Tx<'_>,
+        call: &Call,
+        action: Action,
+        role: Option<TenantRole>,
+    ) -> Result<(), Fault> {
+        let powers = still(tx, call).await?;
+        let resource = if action.row().tenant.is_none() { Resource::Platform } else { self.resource() };
+        may(&powers, action, resource).require(action, &self.words())?;
+        let Some(role) = role else { return Ok(()) };
+        self.given(&powers, role)?;
+        // Who belongs to the provider's tenant may be an admin: a token that holds no such role makes nobody one.
+        let implied = holdings::admin_role(role)
+            .filter(|_| self.project.is_empty() && self.tenant == call.relay.provider_tenant);
+        let (Some(implied), Some(side)) = (implied, powers.within) else { return Ok(()) };
+        match lacks(&Powers::of(side), Role::Admin(implied), Resource::Platform) {
+            None => Ok(()),
+            Some(action) => Err(beyond(role, self, action).into()),
+        }
     }
 
     /// Locks the place; before anybody becomes a member of it, and before anybody ends to be one.
@@ -95,6 +115,33 @@ impl<'a> Place<'a> {
         }
         Ok(())
     }
+}
+
+fn beyond(role: TenantRole, place: Place<'_>, lacking: Action) -> Problem {
+    let detail = format!(
+        "The role {} on {} holds {}, which you do not hold: nobody gives more than they have.",
+        role.as_str(),
+        place.words(),
+        lacking.as_str(),
+    );
+    Problem::new(Code::PermissionDenied, detail)
+}
+
+/// What of the caller's powers it holds still.
+async fn still(tx: &mut Tx<'_>, call: &Call) -> Result<Powers, Fault> {
+    let principal = call.principal()?;
+    let mut powers = principal.powers.clone();
+    if users::find(tx, &principal.subject).await?.is_none() {
+        return Ok(powers);
+    }
+    let now = holdings::of_subject(tx, &principal.subject, &call.relay.provider_tenant).await?;
+    powers.held.retain(|grant| match grant {
+        Grant::Admin { role } => {
+            now.iter().any(|now| matches!(now, Grant::Admin { role: held } if held >= role))
+        }
+        grant => now.contains(grant),
+    });
+    Ok(powers)
 }
 
 /// iam/members/add.
@@ -111,6 +158,7 @@ pub async fn add(call: Call, input: AddMember) -> Result<MemberAnswer, Fault> {
                 place.decide(call, Action::MembersAdd)?;
                 place.given(&call.principal()?.powers, input.role)?;
                 place.hold(tx).await?;
+                place.gives(tx, call, Action::MembersAdd, Some(input.role)).await?;
                 if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
                     return Ok(answer);
                 }
@@ -156,6 +204,7 @@ pub async fn update(call: Call, input: UpdateMember) -> Result<MemberAnswer, Fau
                 place.decide(call, Action::MembersUpdate)?;
                 place.given(&call.principal()?.powers, input.role)?;
                 place.hold(tx).await?;
+                place.gives(tx, call, Action::MembersUpdate, Some(input.role)).await?;
                 let mut member = find(tx, place, input.member_id.as_str()).await?;
                 if member.role != input.role {
                     member.role = input.role;
@@ -180,6 +229,8 @@ pub async fn remove(call: Call, input: RemoveMember) -> Result<MemberAnswer, Fau
             Box::pin(async move {
                 let place = Place::new(&input.tenant_id, input.project_id.as_ref());
                 place.decide(call, Action::MembersRemove)?;
+                place.hold(tx).await?;
+                place.gives(tx, call, Action::MembersRemove, None).await?;
                 end(tx, call, place, input.member_id.as_str()).await
             })
         })
@@ -189,14 +240,20 @@ pub async fn remove(call: Call, input: RemoveMember) -> Result<MemberAnswer, Fau
 /// iam/members/leave.
 ///
 /// # Errors
-/// NOT_FOUND if the caller is no member; INVALID_STATE for a tenant's last OWNER, and in the caller's own tenant.
+/// NOT_FOUND if the caller is no member, also where there is no such place; INVALID_STATE for a tenant's last OWNER, and in the
+/// caller's own tenant.
 pub async fn leave(call: Call, input: LeaveMembership) -> Result<MemberAnswer, Fault> {
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
             Box::pin(async move {
                 let place = Place::new(&input.tenant_id, input.project_id.as_ref());
-                end(tx, call, place, &call.principal()?.subject).await
+                let subject = &call.principal()?.subject;
+                // Before the place is looked for: who is no member of it learns nothing of it.
+                if belongs(tx, place, subject).await?.is_none() {
+                    return Err(not_found(&format!("membership of yours in {}", place.words())).into());
+                }
+                end(tx, call, place, subject).await
             })
         })
         .await
@@ -221,6 +278,13 @@ pub(super) async fn enter(
         let detail = format!("{user} has {MAX_MEMBERSHIPS} memberships, which is the most; end one first.");
         return Err(invalid_state(detail));
     }
+    if memberships::count_in(tx, place.tenant, user).await? >= MAX_IN_ONE_TENANT {
+        let detail = format!(
+            "{user} has {MAX_IN_ONE_TENANT} memberships in {} and its projects, which is the most; make it a member of the tenant.",
+            place.tenant
+        );
+        return Err(invalid_state(detail));
+    }
     let member = Member {
         tenant_id: place.tenant.to_owned(),
         project_id: (!place.project.is_empty()).then(|| place.project.to_owned()),
@@ -239,11 +303,22 @@ pub(super) async fn enter(
 
 async fn end(tx: &mut Tx<'_>, call: &Call, place: Place<'_>, user: &str) -> Result<MemberAnswer, Fault> {
     place.hold(tx).await?;
-    let member = find(tx, place, user).await?;
-    stays_owned(tx, place, user, TenantRole::Guest).await?;
+    let found = belongs(tx, place, user).await?;
+    let member = found.ok_or_else(|| not_found(&format!("member {user} of {}", place.words())))?;
+    if member.project_id.is_none() {
+        stays_owned(tx, place, user, TenantRole::Guest).await?;
+    }
     memberships::remove(tx, place.tenant, place.project, user).await?;
     tell(tx, call, Kind::MemberDeleted, &member).await?;
     Ok(MemberAnswer { member })
+}
+
+/// The membership that ends with a place: of a tenant also that of one of its projects, which all end with it.
+async fn belongs(tx: &mut Tx<'_>, place: Place<'_>, user: &str) -> Result<Option<Member>, Fault> {
+    Ok(match place.project {
+        "" => memberships::find_any(tx, place.tenant, user).await?,
+        project => memberships::find(tx, place.tenant, project, user).await?,
+    })
 }
 
 async fn find(tx: &mut Tx<'_>, place: Place<'_>, user: &str) -> Result<Member, Fault> {

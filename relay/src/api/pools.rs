@@ -15,11 +15,15 @@ use crate::{
     call::Call,
     facts::PoolFacts,
     fault::Fault,
-    store::{Tx, join_requests, node_views, pools, projects, sites, tenants, token_views},
+    store::{
+        Tx, join_requests, node_views, pools, projects,
+        sites::{self, MAX_CUSTOM_POOLS},
+        tenants, token_views,
+    },
 };
 use shared::{
     api::{
-        access::{Action, TenantRole},
+        access::{Action, AdminRole, TenantRole},
         pools::{
             AgentKind, CreatePool, DiscoveryMode, GetPool, ListPools, Policy, PolicyPatch, PoolAnswer,
             PoolList, UpdatePool,
@@ -154,6 +158,14 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreatePool) -> Result<PoolAn
     hold_place(tx, input, project_id).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
         return Ok(answer);
+    }
+    let by_admin = powers.admin_role() == Some(AdminRole::Editor);
+    if site.custom && !by_admin && sites::pools_made(tx, &site.owner_tenant_id).await? >= MAX_CUSTOM_POOLS {
+        let detail = format!(
+            "On sites of {} {MAX_CUSTOM_POOLS} pools were made, which is the most, deleted ones included; an admin may make more.",
+            site.owner_tenant_id
+        );
+        return Err(invalid_state(detail));
     }
     let mut pool = PoolFacts {
         uid: PoolUid::draw(call.now, call.relay.random.bytes()),

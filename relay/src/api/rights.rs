@@ -7,7 +7,7 @@
 use crate::{
     auth::{
         Grant, Powers,
-        policy::{Decision, Resource, Role, allowed_by, lacks, may},
+        policy::{Decision, PoolOwners, Resource, Role, allowed_by, lacks, may},
     },
     fault::Fault,
     store::{Tx, pools, sites},
@@ -89,10 +89,7 @@ async fn lacking(tx: &mut Tx<'_>, powers: &Powers, permission: &Permission) -> R
         }
         Subject::ComputePool(id) => {
             let Some(pool) = pools::load(tx, id.as_str()).await? else { return Ok(first(&|_| false)) };
-            first(&|action| {
-                let owners = pool.owners();
-                allowed(Resource::Pool(owners), action) || allowed(Resource::PoolBySiteOwner(owners), action)
-            })
+            first(&|action| in_pool(powers, action, pool.owners()))
         }
         Subject::Site(id) => {
             let Some(site) = sites::find(tx, id.as_str()).await? else { return Ok(first(&|_| false)) };
@@ -100,6 +97,37 @@ async fn lacking(tx: &mut Tx<'_>, powers: &Powers, permission: &Permission) -> R
             first(&|action| allowed(resource, action))
         }
     })
+}
+
+/// Whether the powers may give this on a pool. The permission counts wherever the action is decided on that pool: by its tenant, by
+/// the site's owner, or by the one here and the other there. What its owner does not hold in one of these places counts for nothing
+/// there; the token that asks must hold it in all.
+fn in_pool(powers: &Powers, action: Action, owners: PoolOwners<'_>) -> bool {
+    let (tenant, site) = (Resource::Pool(owners), Resource::PoolBySiteOwner(owners));
+    let places = match action {
+        Action::JoinTokensCreate | Action::JoinTokensRead | Action::JoinTokensRevoke => vec![tenant, site],
+        Action::EndorsementAuthoritiesAdd
+        | Action::EndorsementAuthoritiesRead
+        | Action::EndorsementAuthoritiesRemove
+        | Action::EndorsementKeysAdd
+        | Action::EndorsementKeysRead
+        | Action::EndorsementKeysRemove
+        | Action::InventoryPut
+        | Action::InventoryRead
+        | Action::InventoryRemove
+        | Action::PoolsCreate
+        | Action::PoolsDelete
+        | Action::PoolsUpdate
+        | Action::SecretsPut
+        | Action::SecretsRead
+        | Action::SecretsRemove => vec![site],
+        _ => vec![tenant],
+    };
+    let allows = |side: &[Grant], place: &Resource<'_>| {
+        may(&Powers::of(side.to_vec()), action, *place) == Decision::Allow
+    };
+    places.iter().any(|place| allows(&powers.held, place))
+        && powers.within.as_ref().is_none_or(|side| places.iter().all(|place| allows(side, place)))
 }
 
 fn beyond(action: Action, what: &str) -> Fault {

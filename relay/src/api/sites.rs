@@ -12,12 +12,15 @@ use crate::{
     },
     call::Call,
     fault::Fault,
-    store::{Tx, sites},
+    store::{
+        Tx,
+        sites::{self, MAX_CUSTOM_SITES},
+    },
 };
 use ipnet::IpNet;
 use shared::{
     api::{
-        access::Action,
+        access::{Action, AdminRole},
         sites::{Cidr, CreateSite, GetSite, ListSites, Site, SiteAnswer, SiteList, UpdateSite},
     },
     problem::{FieldError, Problem},
@@ -122,6 +125,13 @@ async fn make(
     hold(tx, owner).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
         return Ok(answer);
+    }
+    let by_admin = call.principal()?.powers.admin_role() == Some(AdminRole::Editor);
+    if custom && !by_admin && sites::made(tx, owner).await? >= MAX_CUSTOM_SITES {
+        let detail = format!(
+            "{owner} has made {MAX_CUSTOM_SITES} sites, which is the most, deleted ones included; an admin may make more."
+        );
+        return Err(invalid_state(detail));
     }
     let site = Site {
         site_id: id.to_owned(),

@@ -7,19 +7,23 @@ use super::{
 use crate::{
     auth::{
         Grant, Powers,
+        login::{RESERVED_RULE, is_reserved},
         policy::{Decision, Resource, may, not_found},
     },
     call::Call,
     events::Kind,
     fault::Fault,
-    store::{StoreError, Tx, memberships, tenants, webhooks},
+    store::{StoreError, Tx, memberships, tenants, users, webhooks},
 };
 use serde_json::json;
-use shared::api::{
-    access::Action,
-    subject::Subject,
-    tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
-    tokens::ALL,
+use shared::{
+    api::{
+        access::{Action, AdminRole},
+        subject::Subject,
+        tenants::{CreateTenant, GetTenant, ListTenants, Tenant, TenantAnswer, TenantList, UpdateTenant},
+        tokens::ALL,
+    },
+    problem::Problem,
 };
 use std::collections::BTreeSet;
 
@@ -99,6 +103,9 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateTenant) -> Result<Tena
         return Ok(answer);
     }
     let id = input.tenant_id.as_str();
+    if is_reserved(id, &call.relay.provider_tenant) {
+        return Err(Problem::invalid_field("tenantId", RESERVED_RULE).into());
+    }
     let display_name = input.display_name.as_ref().map_or(id, |name| name.as_str());
     let Some(tenant) = tenants::settle(tx, id, display_name, call.now).await? else {
         // An equal request may have won since the look above.
@@ -135,6 +142,10 @@ async fn remove(tx: &mut Tx<'_>, call: &Call, input: &GetTenant) -> Result<Tenan
     }
     if call.principal()?.tenant_id == id {
         return Err(invalid_state(format!("{id} is your own tenant, which nobody deletes; ask an admin.")));
+    }
+    let of_a_person = users::find(tx, id).await?.is_some_and(|user| !user.service);
+    if of_a_person && call.principal()?.powers.admin_role() != Some(AdminRole::Editor) {
+        return Err(invalid_state(format!("{id} is a user's own tenant, which an admin alone deletes.")));
     }
     if let Some(held) = tenants::holds(tx, id).await? {
         return Err(invalid_state(format!("The tenant {id} has {held}; delete them first.")));

@@ -44,13 +44,17 @@ const LOGIN_SECONDS: i64 = 86_400;
 /// How long a session's successor is waited for to be used before there is another, in seconds.
 const SUCCESSOR_SECONDS: i64 = 60;
 
+/// The most tokens of a subject that count at a time: each has a bucket of its own.
+const MAX_TOKENS: i64 = 1_000;
+
 /// What a transaction that makes a token answers: the bearer form only if it made one.
 type Made = (Token, Option<Secret>);
 
 /// iam/tokens/create.
 ///
 /// # Errors
-/// INVALID_INPUT for a token that would hold nothing; PERMISSION_DENIED for one that would hold more than the caller.
+/// INVALID_INPUT for a token that would hold nothing; PERMISSION_DENIED for one that would hold more than the caller;
+/// INVALID_STATE for one more than a subject may have.
 pub async fn create(call: Call, input: CreateToken) -> Result<TokenCreated, Fault> {
     let store = &call.relay.store;
     let made = store.transact(call.method, (&call, &input), |tx, (call, input)| {
@@ -58,7 +62,7 @@ pub async fn create(call: Call, input: CreateToken) -> Result<TokenCreated, Faul
             let principal = call.principal()?;
             within(tx, &principal.powers, &input.rights).await?;
             let owner = (principal.subject.as_str(), principal.tenant_id.as_str());
-            make(tx, call, owner, principal.powers.admin_role(), input, input).await
+            make(tx, call, owner, principal.powers.given_admin_role(), input, input).await
         })
     });
     Ok(shown(made.await?))
@@ -259,6 +263,12 @@ async fn make(
     if let Some(token) = idempotency::replay(tx, call, &input.idempotency_key, asked).await? {
         return Ok((token, None));
     }
+    if credentials::count(tx, subject, call.now).await? >= MAX_TOKENS {
+        let detail = format!(
+            "{subject} has {MAX_TOKENS} tokens that count, which is the most; revoke some, or wait until some end."
+        );
+        return Err(invalid_state(detail));
+    }
     let purpose = Purpose {
         token_type: TokenType::Api,
         subject,
@@ -294,7 +304,9 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
         let powers = &call.principal()?.powers;
         within(tx, powers, &input.rights).await?;
         row.token.rights = input.rights.clone();
-        row.admin_role = powers.admin_role();
+        row.admin_role = powers.given_admin_role();
+        // Whoever has one has what the token holds, and no more.
+        credentials::update_successors(tx, &row).await?;
     }
     if let Some(description) = &input.description {
         description.as_str().clone_into(&mut row.token.description);
@@ -308,6 +320,8 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
 }
 
 async fn end(tx: &mut Tx<'_>, call: &Call, mut token: Token) -> Result<TokenAnswer, Fault> {
+    // Also those of one that has ended by itself: whoever got one meanwhile does not outlive this.
+    credentials::revoke_successors(tx, &token.id, call.now).await?;
     if token.revoked_at.is_none() {
         credentials::revoke(tx, &token.id, call.now).await?;
         token.revoked_at = Some(call.now);

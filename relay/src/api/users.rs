@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     auth::{
-        bootstrap,
-        policy::{Resource, may, not_found},
+        login::is_reserved,
+        policy::{Resource, Role, lacks, may, not_found},
     },
     call::Call,
     events::Kind,
@@ -16,14 +16,17 @@ use crate::{
     store::{Tx, memberships, sites, tenants, users},
 };
 use serde_json::json;
-use shared::api::{
-    access::{Action, TenantRole},
-    members::MemberAnswer,
-    tenants::{ListTenants, TenantList},
-    users::{
-        AddTenantMember, CreateUser, GrantAnswer, GrantList, InfraGrant, ListGrants, ListUsers, PutGrant,
-        RemoveGrant, User, UserAnswer, UserList,
+use shared::{
+    api::{
+        access::{Action, TenantRole},
+        members::MemberAnswer,
+        tenants::{ListTenants, TenantList},
+        users::{
+            AddTenantMember, CreateUser, GrantAnswer, GrantList, InfraGrant, ListGrants, ListUsers, PutGrant,
+            RemoveGrant, User, UserAnswer, UserList,
+        },
     },
+    problem::{Code, Problem},
 };
 
 /// admin/users/create: a service, with a tenant of its own.
@@ -64,7 +67,16 @@ pub async fn put_grant(call: Call, input: PutGrant) -> Result<GrantAnswer, Fault
                 let (user, site) = (input.user_id.as_str(), input.site_id.as_str());
                 let found = users::find(tx, user).await?.filter(|user| user.service);
                 found.ok_or_else(|| not_found(&format!("service {user}")))?;
-                sites::lock(tx, site).await?.ok_or_else(|| not_found(&format!("site {site}")))?;
+                let found = sites::lock(tx, site).await?.ok_or_else(|| not_found(&format!("site {site}")))?;
+                let resource = Resource::Site { site, owner: &found.owner_tenant_id };
+                if let Some(action) = lacks(&call.principal()?.powers, Role::Infra(input.role), resource) {
+                    let detail = format!(
+                        "The role {} on the site {site} holds {}, which you do not hold there: nobody gives more than they have.",
+                        input.role.as_str(),
+                        action.as_str()
+                    );
+                    return Err(Problem::new(Code::PermissionDenied, detail).into());
+                }
                 let known = memberships::find_grant(tx, user, site).await?;
                 if let Some(grant) = known.filter(|grant| grant.role == input.role) {
                     return Ok::<_, Fault>(GrantAnswer { grant });
@@ -145,6 +157,8 @@ pub async fn add_member(call: Call, input: AddTenantMember) -> Result<MemberAnsw
             Box::pin(async move {
                 let place = Place::new(&input.tenant_id, None);
                 place.hold(tx).await?;
+                // Also an admin's token for this alone gives no role that it does not hold.
+                place.gives(tx, call, Action::AdminTenantsAddMember, Some(input.role)).await?;
                 let user = input.member_id.as_str();
                 let known = memberships::find(tx, place.tenant, "", user).await?;
                 if let Some(member) = known.filter(|member| member.role == input.role) {
@@ -174,10 +188,16 @@ async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateUser) -> Result<UserAn
         created_at: call.now,
         created_by: call.principal()?.subject.clone(),
     };
-    let free = bootstrap::role_of(id).is_none() && users::insert(tx, &user, id).await?;
+    let free = !is_reserved(id, &call.relay.provider_tenant) && users::insert(tx, &user, id).await?;
     let tenant = if free { tenants::settle(tx, id, &user.display_name, call.now).await? } else { None };
     let Some(tenant) = tenant else {
-        return Err(conflict(format!("The id {id} is or was a user's or a tenant's; choose another.")));
+        // An equal request may have won since the look above.
+        if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
+            return Ok(answer);
+        }
+        return Err(conflict(format!(
+            "The id {id} is or was a user's or a tenant's, or names something else; choose another."
+        )));
     };
     announce(tx, call, News { kind: Kind::TenantCreated, tenant: id, subject: id }, json!(tenant)).await?;
     enter(tx, call, Place { tenant: id, project: "" }, id, TenantRole::Owner).await?;

@@ -41,7 +41,7 @@ const FOREIGN: &str = "it was put into a batch that was sealed without it";
 pub fn seal(key: &ChainKey, before: Link, records: &[AuditRecord]) -> (Vec<Entry>, Link) {
     let mut last = before;
     let entries = records.iter().map(|record| {
-        last = link(key, &last, record);
+        last = code(key, "record", &last, record);
         Entry { id: record.id.clone(), link: last }
     });
     (entries.collect(), last)
@@ -63,7 +63,7 @@ pub fn check(
     for entry in entries {
         let wrong = |what| Wrong { id: entry.id.clone(), at: entry.id.drawn_at(), what };
         let record = found.remove(&entry.id).ok_or_else(|| wrong(GONE))?;
-        last = link(key, &last, &record);
+        last = code(key, "record", &last, &record);
         if last != entry.link {
             return Err(wrong(CHANGED));
         }
@@ -74,7 +74,26 @@ pub fn check(
     }
 }
 
-fn link(key: &ChainKey, before: &Link, record: &AuditRecord) -> Link {
+/// The mark that a record has from the beginning, before it is chained: that a relay wrote it. `<key id>.<code>`.
+#[must_use]
+pub fn mark(key: &ChainKey, record: &AuditRecord) -> String {
+    format!("{}.{}", key.id(), hex::encode(&code(key, "mark", &Link::default(), record)))
+}
+
+/// Whether a relay of this store wrote the record, as it is.
+#[must_use]
+pub fn is_marked(keys: &KeyRing, record: &AuditRecord, mark: Option<&str>) -> bool {
+    let written = |text: &str| {
+        let (id, shown) = text.split_once('.')?;
+        Some(
+            hex::decode::<LINK_BYTES>(shown)?
+                == code(&keys.chain_key_of(id)?, "mark", &Link::default(), record),
+        )
+    };
+    mark.and_then(written) == Some(true)
+}
+
+fn code(key: &ChainKey, purpose: &str, before: &Link, record: &AuditRecord) -> Link {
     let AuditRecord {
         id,
         occurred_at,
@@ -97,7 +116,7 @@ fn link(key: &ChainKey, before: &Link, record: &AuditRecord) -> Link {
     let maker = created_by.as_ref().map(String::as_bytes);
     let is = |there: bool| if there { b"1".as_slice() } else { b"0" };
     key.code(
-        "record",
+        purpose,
         &[
             before,
             id.as_str().as_bytes(),

@@ -62,7 +62,7 @@ pub fn beside(call: &Call, method: &Method, input: &[u8]) -> Option<Beside> {
         Caller::Credential(_) => When::Always { drawn: draws(method) },
         Caller::JoinToken(_) | Caller::Peer(_) => When::News,
     };
-    Some(Beside::new(record, when))
+    Some(Beside::new(record, when, call.relay.keys.chain_key()))
 }
 
 /// Whether a method's calls say that somebody lives, again and again: they are news only where something is another.
@@ -82,10 +82,11 @@ pub async fn refused(denials: &Denials, call: &Call, action: &str, input: &[u8],
     denied.decision = AuditDecision::Denied;
     problem.code.as_str().clone_into(&mut denied.code);
     denied.left_out = left_out;
-    if problem.code == Code::NotFound
+    let for_admins = Action::named(action).is_some_and(|action| action.row().tenant.is_none());
+    if (problem.code == Code::NotFound || for_admins)
         && let Caller::Credential(principal) = &call.caller
     {
-        // Who may not know that a thing exists leaves no trace at its owner's.
+        // Who may not know that a thing exists leaves no trace at its owner's; nor does who asks for what admins alone may.
         denied.tenant_id.clone_from(&principal.tenant_id);
     }
     let kept: Result<(), StoreError> = call
@@ -106,9 +107,12 @@ async fn keep(tx: &mut Tx<'_>, call: &Call, denied: &AuditRecord) -> Result<(), 
         Caller::JoinToken(id) => token_views::find(tx, id).await?.map(|token| token.tenant_id),
         Caller::Peer(peer) => nodes::find(tx, &peer.node).await?.map(|node| node.tenant_id),
     };
+    let key = call.relay.keys.chain_key();
     match tenant {
-        Some(tenant_id) => audit::insert(tx, &AuditRecord { tenant_id, ..denied.clone() }).await,
-        None => audit::insert(tx, denied).await,
+        Some(tenant_id) => {
+            audit::insert(tx, key.as_ref(), &AuditRecord { tenant_id, ..denied.clone() }).await
+        }
+        None => audit::insert(tx, key.as_ref(), denied).await,
     }
 }
 

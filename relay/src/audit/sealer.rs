@@ -9,11 +9,13 @@
 //! A record waits for two seconds, so that most that were begun before it are committed; one that comes later is in a later
 //! batch. What is removed in those seconds shows nowhere: that is the price of no change waiting for the chain.
 //!
-//! The head is also written to a file beside the database's: who puts back an older database with its older head is found
-//! by that ([`verify`](super::verify)).
+//! Each relay keeps the last head that it saw, in memory and in a file beside the database's, and seals nothing behind a head
+//! that is older, or another: who puts back an older database with its older head, or cuts the chain off, is found by that, here
+//! and by [`verify`](super::verify). A person who knows why it is older removes the file and starts the relay again.
 
 use super::chain::{self, End, Mark};
 use crate::{
+    access,
     context::Context,
     fault::{Fault, chain as told},
     files,
@@ -27,6 +29,7 @@ use crate::{
 };
 use shared::{api::audit::AuditRecord, hex, time::Timestamp};
 use std::{
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -38,6 +41,8 @@ pub const LEASE_SECONDS: u32 = 30;
 const _: () = assert!(LEASE_SECONDS <= leases::LONGEST_SECONDS);
 /// The file with the head, in the data directory.
 pub const HEAD_FILE: &str = "audit-head";
+/// The longest head, in bytes.
+pub const MAX_HEAD_BYTES: u64 = 512;
 /// How often it is looked for records.
 const LOOK: Duration = Duration::from_secs(2);
 /// How old a record is when it is sealed, in seconds.
@@ -66,6 +71,8 @@ pub struct Sealer {
     holder: String,
     lease: Option<Lease>,
     file: Option<PathBuf>,
+    /// The last head that was seen.
+    noted: Option<Mark>,
 }
 
 /// What a transaction came to.
@@ -80,14 +87,15 @@ impl Sealer {
     #[must_use]
     pub fn new(relay: &Context, file: Option<PathBuf>) -> Self {
         // Another one for each start: what a former process held is not this one's.
-        Self { holder: hex::encode(&relay.random.bytes::<16>()), lease: None, file }
+        Self { holder: hex::encode(&relay.random.bytes::<16>()), lease: None, file, noted: None }
     }
 
     /// Seals all that is old enough, unless another relay does; answers how many records.
     ///
     /// # Errors
-    /// The store's; the chain's head is not what this store's key signed.
+    /// The store's; the chain's head is not what this store's key signed, or does not go on from the one that was seen last.
     pub async fn turn(&mut self, relay: &Context) -> Result<usize, Fault> {
+        self.compare(relay).await?;
         let cut = first_at(relay.clock.now().plus_seconds(-REST_SECONDS));
         let any: Result<bool, StoreError> =
             relay.store.glance("audit", &cut, |tx, cut| Box::pin(audit::any_open(tx, cut))).await;
@@ -103,15 +111,84 @@ impl Sealer {
             let sealed = sealed.await?;
             self.lease = sealed.lease;
             all += sealed.records;
-            if let (Some(head), Some(file)) = (&sealed.head, &self.file) {
-                files::write(file, format!("{head}\n").as_bytes(), files::SECRET)
-                    .map_err(Fault::internal("writing the audit's head beside the database"))?;
+            if let Some(head) = &sealed.head {
+                self.note(relay, head)?;
             }
             if sealed.records < usize::try_from(audit::BATCH_RECORDS).unwrap_or(usize::MAX) {
                 return Ok(all);
             }
         }
     }
+}
+
+impl Sealer {
+    /// That the chain goes on from the head that was seen last; notes the one that there is.
+    async fn compare(&mut self, relay: &Context) -> Result<(), Fault> {
+        if self.noted.is_none()
+            && let Some(file) = &self.file
+        {
+            self.noted = read_noted(relay, file)?;
+        }
+        let work = (relay, self.noted);
+        let read = relay
+            .store
+            .read("audit.compare", work, |tx, (relay, noted)| Box::pin(goes_on(tx, &relay.keys, *noted)));
+        match read.await? {
+            Some((mark, _)) if self.noted == Some(mark) => Ok(()),
+            Some((_, text)) => self.note(relay, &text),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&mut self, relay: &Context, head: &str) -> Result<(), Fault> {
+        self.noted = Mark::open(head, End::Head, &relay.keys);
+        let Some(file) = &self.file else { return Ok(()) };
+        files::write(file, format!("{head}\n").as_bytes(), files::SECRET)
+            .map_err(Fault::internal("writing the audit's head beside the database"))
+    }
+}
+
+fn read_noted(relay: &Context, file: &Path) -> Result<Option<Mark>, Fault> {
+    let text = match access::read_text(file, MAX_HEAD_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(Fault::internal("reading the audit's head beside the database"))?,
+    };
+    let mark = Mark::open(&text, End::Head, &relay.keys);
+    mark.map(Some)
+        .ok_or_else(|| broken("the head that was noted beside the database is not signed by this key"))
+}
+
+/// The head, if the chain goes through what was noted.
+async fn goes_on(
+    tx: &mut Tx<'_>,
+    keys: &KeyRing,
+    noted: Option<Mark>,
+) -> Result<Option<(Mark, String)>, Fault> {
+    let another = || {
+        broken(
+            "it is not the chain whose head was noted beside the database: it was cut off, or an older database was put back",
+        )
+    };
+    let Some(text) = meta::find(tx, Name::AuditHead).await? else {
+        return if noted.is_some() { Err(another()) } else { Ok(None) };
+    };
+    let head =
+        Mark::open(&text, End::Head, keys).ok_or_else(|| broken("its head is not signed by this key"))?;
+    let Some(noted) = noted.filter(|noted| *noted != head) else { return Ok(Some((head, text))) };
+    let base = meta::find(tx, Name::AuditBase).await?.and_then(|text| Mark::open(&text, End::Base, keys));
+    let base = base.ok_or_else(|| broken("its base is not signed by this key"))?;
+    let goes_through = match noted.batch {
+        batch if batch >= head.batch => false,
+        // What was pruned since can't be asked any more.
+        batch if batch < base.batch => true,
+        batch if batch == base.batch => base.link == noted.link,
+        batch => {
+            let found = audit::find_batch(tx, batch).await?;
+            let entries = found.and_then(|batch| chain::read(&batch.entries));
+            entries.and_then(|entries| entries.last().map(|last| last.link)) == Some(noted.link)
+        }
+    };
+    if goes_through { Ok(Some((head, text))) } else { Err(another()) }
 }
 
 /// Seals one batch, if the lease is or becomes ours.
@@ -133,7 +210,15 @@ async fn leased(
         },
     };
     let cut = first_at(relay.clock.now().plus_seconds(-REST_SECONDS));
-    let records = audit::open(tx, &cut).await?;
+    let open = audit::open(tx, None, &cut).await?;
+    if let Some((record, _)) =
+        open.iter().find(|(record, mark)| !chain::is_marked(&relay.keys, record, mark.as_deref()))
+    {
+        let why =
+            format!("the record {}, which waits, is not as a relay wrote it, or none wrote it", record.id);
+        return Err(Fault::internal("going on with the audit's chain")(why));
+    }
+    let records: Vec<AuditRecord> = open.into_iter().map(|(record, _)| record).collect();
     let head = batch(tx, &relay.keys, &records, relay.clock.now()).await?;
     Ok(Sealed { lease: Some(lease), records: records.len(), head })
 }

@@ -263,12 +263,81 @@ async fn an_older_database_with_its_older_head_is_found_by_the_head_beside_it() 
         assert!(against(&old).await.is_ok(), "nothing in the database says so");
         let broken = against(&noted).await.unwrap_err();
         assert!(broken.to_string().contains("after 3 records: 6 were sealed"), "{broken}");
-        // It goes on from there, and is another chain.
+        // Whoever has seen more goes on from there no more, neither now nor after a restart, and keeps what it noted.
         three_more(&desk, 2).await;
         rest(&desk);
-        sealer.turn(&desk.relay).await.unwrap();
-        let broken = against(&noted).await.unwrap_err();
-        assert!(broken.to_string().contains("another chain"), "{broken}");
+        assert!(sealer.turn(&desk.relay).await.is_err());
+        run(&desk, "UPDATE leases SET until = 0", &[]).await;
+        let mut again = Sealer::new(&desk.relay, Some(file.clone()));
+        assert!(again.turn(&desk.relay).await.is_err());
+        // Another one that has seen nothing goes on, and that is another chain, for all that comes.
+        let mut stranger = Sealer::new(&desk.relay, None);
+        for more in [3, 4] {
+            stranger.turn(&desk.relay).await.unwrap();
+            let broken = against(&noted).await.unwrap_err();
+            assert!(broken.to_string().contains("another chain"), "{broken}");
+            assert!(sealer.turn(&desk.relay).await.is_err() && again.turn(&desk.relay).await.is_err());
+            three_more(&desk, more).await;
+            rest(&desk);
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), noted);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_record_that_no_relay_wrote_is_not_sealed_and_is_named() {
+    at_a_desk(async |desk| {
+        sealed(&desk).await;
+        three_more(&desk, 7).await;
+        rest(&desk);
+        run(&desk, "UPDATE leases SET until = 0", &[]).await;
+        let whole = async || verify::verify(&desk.relay.store, &desk.relay.keys, None).await.unwrap();
+        let records = records(&desk).await;
+        let last = records.last().unwrap().id.to_string();
+        // Changed before it was sealed.
+        run(&desk, "UPDATE audit SET subject = 'mallory' WHERE id = $1", &[&last]).await;
+        assert_eq!(whole().await.unwrap_err().place.unwrap().0.as_str(), last);
+        assert!(Sealer::new(&desk.relay, None).turn(&desk.relay).await.is_err());
+        run(&desk, "DELETE FROM audit WHERE id = $1", &[&last]).await;
+        assert!(whole().await.is_ok());
+        // Made up, with another's mark, of a time before all others.
+        run(
+            &desk,
+            "INSERT INTO audit (id, occurred_at, subject, tenant_id, action, method, resource, decision, code, client_address, \
+             request_id, left_out, mark) SELECT 'au_01k00000000000000000000000', occurred_at, 'mallory', tenant_id, action, method, \
+             resource, decision, code, client_address, request_id, left_out, mark FROM audit WHERE batch IS NULL LIMIT 1",
+            &[],
+        )
+        .await;
+        let broken = whole().await.unwrap_err();
+        assert_eq!(broken.place.as_ref().unwrap().0.as_str(), "au_01k00000000000000000000000", "{broken}");
+        assert!(Sealer::new(&desk.relay, None).turn(&desk.relay).await.is_err());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_relay_that_does_not_seal_sees_too_that_the_chain_was_cut_off_or_wiped() {
+    at_a_desk(async |desk| {
+        let (mut seals, mut looks) = (Sealer::new(&desk.relay, None), Sealer::new(&desk.relay, None));
+        three_more(&desk, 0).await;
+        rest(&desk);
+        assert_eq!(seals.turn(&desk.relay).await.unwrap(), 3);
+        assert_eq!(looks.turn(&desk.relay).await.unwrap(), 0);
+        three_more(&desk, 1).await;
+        rest(&desk);
+        assert_eq!(seals.turn(&desk.relay).await.unwrap(), 3);
+        assert_eq!(looks.turn(&desk.relay).await.unwrap(), 0, "it went on since");
+        for wiped in
+            ["DELETE FROM audit", "DELETE FROM audit_batches", "DELETE FROM meta WHERE name LIKE 'audit%'"]
+        {
+            run(&desk, wiped, &[]).await;
+        }
+        three_more(&desk, 2).await;
+        rest(&desk);
+        run(&desk, "UPDATE leases SET until = 0", &[]).await;
+        assert!(looks.turn(&desk.relay).await.is_err() && seals.turn(&desk.relay).await.is_err());
     })
     .await;
 }
@@ -279,10 +348,9 @@ async fn a_head_that_was_changed_is_not_built_upon() {
         sealed(&desk).await;
         rest(&desk);
         run(&desk, "UPDATE meta SET value = 'x' WHERE name = 'audit_head'", &[]).await;
-        assert!(Sealer::new(&desk.relay, None).turn(&desk.relay).await.is_ok(), "another has the lease");
-        run(&desk, "UPDATE leases SET until = 0", &[]).await;
         assert!(Sealer::new(&desk.relay, None).turn(&desk.relay).await.is_err());
         run(&desk, "DELETE FROM meta WHERE name = 'audit_head'", &[]).await;
+        run(&desk, "UPDATE leases SET until = 0", &[]).await;
         assert!(Sealer::new(&desk.relay, None).turn(&desk.relay).await.is_err());
         assert!(sealer::prune(&desk.relay, 1).await.is_err());
     })
@@ -305,8 +373,8 @@ async fn a_sealer_that_dies_leaves_a_whole_chain_and_another_goes_on() {
             .store
             .transact("test", relay, |tx, relay| {
                 Box::pin(async move {
-                    let all = audit::open(tx, &audit::first_at(Timestamp::MAX)).await?;
-                    audit::seal(tx, 2, &all[0].id, &all[1].id).await?;
+                    let all = audit::open(tx, None, &audit::first_at(Timestamp::MAX)).await?;
+                    audit::seal(tx, 2, &all[0].0.id, &all[1].0.id).await?;
                     meta::put(tx, Name::AuditHead, "half").await?;
                     let _ = relay;
                     Err(Fault::internal("dying")("in the middle"))
@@ -592,7 +660,8 @@ async fn a_login_is_recorded_beside_its_token() {
             at: desk.clock.now(),
         };
         let beside = || {
-            Beside::new(login.record(&Random::seeded(3)), crate::store::beside::When::Always { drawn: false })
+            let when = crate::store::beside::When::Always { drawn: false };
+            Beside::new(login.record(&Random::seeded(3)), when, desk.relay.keys.chain_key())
         };
         let made = async |fails: bool| {
             beside()

@@ -183,10 +183,30 @@ async fn finish(
         );
         return Ok(Err(walk.broken(what)));
     }
+    if let Some(id) = unmarked(tx, walk.keys).await? {
+        let what = "it waits to be sealed, and is not as a relay wrote it, or none wrote it".to_owned();
+        return Ok(Err(Break { place: Some((id.clone(), id.drawn_at())), what }));
+    }
     Ok(Ok(Whole {
         sealed: head.records - base.records,
         pruned: base.records,
         open: audit::count_open(tx).await?,
         batches: head.batch,
     }))
+}
+
+/// A record that waits, and that no relay wrote as it is.
+async fn unmarked(tx: &mut Tx<'_>, keys: &KeyRing) -> Result<Option<AuditId>, Fault> {
+    let (mut after, end) = (None, audit::first_at(Timestamp::MAX));
+    loop {
+        let open = audit::open(tx, after.as_ref(), &end).await?;
+        let odd = open.iter().find(|(record, mark)| !chain::is_marked(keys, record, mark.as_deref()));
+        if let Some((record, _)) = odd {
+            return Ok(Some(record.id.clone()));
+        }
+        match open.last() {
+            Some((record, _)) => after = Some(record.id.clone()),
+            None => return Ok(None),
+        }
+    }
 }

@@ -50,6 +50,16 @@ impl Powers {
         [Some(self.held.as_slice()), self.within.as_deref()].into_iter().flatten()
     }
 
+    /// The admin role that the owner holds by this token: what is made by it is given no more.
+    #[must_use]
+    pub fn given_admin_role(&self) -> Option<AdminRole> {
+        let roles = self.held.iter().filter_map(|grant| match grant {
+            Grant::Admin { role } => Some(*role),
+            _ => None,
+        });
+        roles.max()
+    }
+
     /// The admin role that both sides give.
     #[must_use]
     pub fn admin_role(&self) -> Option<AdminRole> {

@@ -5,7 +5,7 @@ use super::{World, exit::Exit, local, terminal, tree::with_settings};
 use crate::{
     access,
     audit::{
-        sealer::HEAD_FILE,
+        sealer::{HEAD_FILE, MAX_HEAD_BYTES},
         verify::{self, Whole},
     },
     config::Settings,
@@ -16,8 +16,6 @@ use std::io;
 
 /// The group that it stands in, and its name there.
 pub(super) const NAME: (&str, &str) = ("audit", "verify");
-/// As much as a noted head can have, in bytes.
-const MAX_HEAD_BYTES: u64 = 1024;
 
 /// The command, as clap knows it.
 pub(super) fn command() -> Command {

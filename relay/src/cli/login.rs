@@ -168,7 +168,7 @@ async fn log_in(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
         let input = json!({"code": code.expose(), "verifier": verifier.expose()});
         serde_json::from_value(relay.call(TOKEN, &input).await?).map_err(|_| Failure::NoToken)?
     };
-    keep(contexts, &name, (&url, &said), answer, world)
+    keep(&name, (&url, &said), answer, world)
 }
 
 /// The code that a browser brings, by itself or by a person.
@@ -275,13 +275,14 @@ async fn pasted(address: &str) -> Result<Secret, Failure> {
 
 /// Keeps the token in its context, which becomes the active one.
 fn keep(
-    mut contexts: Contexts,
     name: &str,
     (url, said): (&RelayUrl, &Said),
     answer: TokenCreated,
     world: &World<'_>,
 ) -> Result<(), Failure> {
     let secret = answer.secret.ok_or(Failure::NoToken)?.into_secret();
+    // As they are now: a person took minutes, and may have changed others meanwhile.
+    let mut contexts = Contexts::load(world.env)?;
     let known = contexts.all().find(|(known, _)| *known == name).map(|(_, context)| context.clone());
     let known = known.filter(|known| known.relay == url.to_string());
     let ca_file = target::ca_file(said).map(std::path::absolute).transpose()?;
@@ -295,9 +296,11 @@ fn keep(
         project: same.and_then(|known| known.project),
     };
     contexts.put(name, context)?;
-    contexts.put_token(name, secret.expose())?;
     contexts.activate(name)?;
+    // A credential goes to the relay that gave it: the old one is gone before the context is another's, and the new one comes after.
+    context::forget(&contexts, name)?;
     contexts.save()?;
+    contexts.put_token(name, secret.expose())?;
     let ends = humane::relative(answer.token.expires_at, world.clock.now());
     let role =
         answer.token.rights.admin_role.map(|role| format!(" as admin {}", role.as_str())).unwrap_or_default();

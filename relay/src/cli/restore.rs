@@ -8,6 +8,7 @@
 use super::{World, begun::Begun, exit::Exit, local, terminal};
 use crate::{
     access,
+    audit::sealer::HEAD_FILE,
     claim::{ClaimError, claim},
     config::{DatabaseUrl, Settings},
     events::{Event, Kind, Origin},
@@ -162,6 +163,21 @@ fn told(settings: &Settings, forgotten: &Forgotten) -> String {
 }
 
 async fn restore(
+    settings: &Settings,
+    from: Option<&Path>,
+    confirmed: bool,
+    world: &World<'_>,
+) -> Result<Forgotten, RestoreError> {
+    let forgotten = restored(settings, from, confirmed, world).await?;
+    // It is of the chain that went on after the backup. What it says is for people now.
+    let head = settings.data_dir.join(HEAD_FILE);
+    match fs::rename(&head, settings.data_dir.join(format!("{HEAD_FILE}.before-restore"))) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(into(&head)(error)),
+        _ => Ok(forgotten),
+    }
+}
+
+async fn restored(
     settings: &Settings,
     from: Option<&Path>,
     confirmed: bool,

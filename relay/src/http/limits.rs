@@ -11,10 +11,11 @@ use shared::{
     problem::{Code, Problem},
 };
 use std::{
+    collections::BTreeMap,
     hash::Hash,
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -24,6 +25,8 @@ const MAX_CALLS_IN_FLIGHT: usize = 1024;
 
 /// The most streams of events at a time.
 const MAX_STREAMS: usize = 512;
+/// The most of them of one subject.
+const MAX_STREAMS_EACH: usize = 16;
 
 /// How often a node may renew: once a minute, and this often in a row. Every certificate that it is given stays on the
 /// books until it ends.
@@ -39,6 +42,26 @@ pub struct Limits {
     joins_in_flight: Arc<Semaphore>,
     calls_in_flight: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    streams_of: Arc<Mutex<BTreeMap<String, usize>>>,
+}
+
+/// A stream's place; free again when this is dropped.
+pub struct StreamPlace {
+    subject: String,
+    of: Arc<Mutex<BTreeMap<String, usize>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for StreamPlace {
+    fn drop(&mut self) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = of.get_mut(&self.subject) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                of.remove(&self.subject);
+            }
+        }
+    }
 }
 
 impl Limits {
@@ -55,6 +78,7 @@ impl Limits {
             joins_in_flight: Arc::new(Semaphore::new(in_flight.min(Semaphore::MAX_PERMITS))),
             calls_in_flight: Arc::new(Semaphore::new(MAX_CALLS_IN_FLIGHT)),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            streams_of: Arc::default(),
         }
     }
 
@@ -118,14 +142,24 @@ impl Limits {
         })
     }
 
-    /// Lets a stream of events begin, for as long as the permit lives.
+    /// Lets a subject's stream of events begin, for as long as the place lives.
     ///
     /// # Errors
-    /// UNAVAILABLE where there are too many already.
-    pub fn enter_stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.streams.clone().try_acquire_owned().map_err(|_| {
+    /// RESOURCE_EXHAUSTED where the subject has as many as one may have; UNAVAILABLE where there are too many of all.
+    pub fn enter_stream(&self, subject: &str) -> Result<StreamPlace, Problem> {
+        let permit = self.streams.clone().try_acquire_owned().map_err(|_| {
             Problem::new(Code::Unavailable, "Too many streams of events are open; try again.").retry_after(30)
-        })
+        })?;
+        let mut of = self.streams_of.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = of.entry(subject.to_owned()).or_default();
+        if *count >= MAX_STREAMS_EACH {
+            let detail = format!(
+                "{subject} has {MAX_STREAMS_EACH} streams of events open, which is the most; end one first."
+            );
+            return Err(Problem::new(Code::ResourceExhausted, detail).retry_after(30));
+        }
+        *count = count.saturating_add(1);
+        Ok(StreamPlace { subject: subject.to_owned(), of: self.streams_of.clone(), _permit: permit })
     }
 
     /// Forgets buckets that are full again, so that memory follows the callers of the last minute.
@@ -152,7 +186,8 @@ fn charge<K: Clone + Hash + Eq>(
 }
 
 /// The address as a client has it: an IPv6 client has a whole /64.
-fn network(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
@@ -172,6 +207,17 @@ mod tests {
             join_per_ip_per_minute: NonZeroU32::new(100).unwrap(),
             join_in_flight: two,
         })
+    }
+
+    #[test]
+    fn nobody_takes_all_places_of_streams() {
+        let limits = small();
+        let taken: Vec<_> =
+            (0..MAX_STREAMS_EACH).map(|_| limits.enter_stream("ann").unwrap_or_else(|_| panic!())).collect();
+        assert_eq!(limits.enter_stream("ann").err().unwrap().code, Code::ResourceExhausted);
+        assert!(limits.enter_stream("bob").is_ok());
+        drop(taken);
+        assert!(limits.enter_stream("ann").is_ok() && limits.streams_of.lock().unwrap().is_empty());
     }
 
     /// Behaviours 64, 65, 68.

@@ -7,6 +7,7 @@
 use super::{
     App, Arrival,
     answers::{Answers, Endless},
+    limits::network,
     problem, router,
     tls::Tls,
 };
@@ -21,11 +22,22 @@ use hyper_util::{
         graceful::{GracefulShutdown, Watcher},
     },
 };
+use nix::sys::resource::{Resource, getrlimit};
 use shared::{base32, problem::Problem};
-use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
 use tokio_io_timeout::TimeoutStream;
@@ -43,8 +55,12 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_BUFFER: usize = 64 * 1024;
 /// The most requests at a time of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 64;
-/// The most connections.
+/// How long the first request of a connection may take to come.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most connections, if the system gives so many descriptors.
 const MAX_CONNECTIONS: usize = 100_000;
+/// How many descriptors are left for everything else: the store, files, what the relay asks others.
+const OTHER_DESCRIPTORS: u64 = 512;
 /// How long requests may take to finish once the relay is told to stop.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest request id that is taken over from a client.
@@ -52,7 +68,7 @@ const MAX_REQUEST_ID: usize = 64;
 
 /// Serves until `stop` resolves, then drains.
 pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: impl Future<Output = ()>) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(most_connections());
     let graceful = GracefulShutdown::new();
     let routes = router(&app);
     tokio::pin!(stop);
@@ -63,12 +79,12 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: im
         };
         match accepted {
             Ok((stream, remote)) => {
-                let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
+                let Some(place) = places.take(remote.ip()) else { continue };
                 let (app, tls, routes, watcher) =
                     (app.clone(), tls.clone(), routes.clone(), graceful.watcher());
                 tokio::spawn(async move {
                     connection(Connection { app, tls, routes, remote }, stream, watcher).await;
-                    drop(permit);
+                    drop(place);
                 });
             }
             Err(error) => {
@@ -81,6 +97,57 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, tls: Arc<Tls>, stop: im
     drop(listener);
     if timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time and are cut off");
+    }
+}
+
+/// As many connections as descriptors are left for.
+fn most_connections() -> usize {
+    let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let left = usize::try_from(soft.saturating_sub(OTHER_DESCRIPTORS)).unwrap_or(MAX_CONNECTIONS);
+    left.clamp(64, MAX_CONNECTIONS)
+}
+
+/// The places of connections. One address takes half of them at most: many machines may be behind one, and nobody takes all.
+#[derive(Clone)]
+struct Places {
+    all: Arc<Semaphore>,
+    most_of_one: usize,
+    of: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+}
+
+/// A connection's place; free again when this is dropped.
+struct Place {
+    address: IpAddr,
+    of: Arc<Mutex<BTreeMap<IpAddr, usize>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Places {
+    fn new(most: usize) -> Self {
+        Self { all: Arc::new(Semaphore::new(most)), most_of_one: (most / 2).max(1), of: Arc::default() }
+    }
+
+    fn take(&self, address: IpAddr) -> Option<Place> {
+        let address = network(address);
+        let permit = self.all.clone().try_acquire_owned().ok()?;
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = of.entry(address).or_default();
+        if *count >= self.most_of_one {
+            return None;
+        }
+        *count = count.saturating_add(1);
+        Some(Place { address, of: self.of.clone(), _permit: permit })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(count) = of.get_mut(&self.address) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            of.remove(&self.address);
+        }
     }
 }
 
@@ -106,10 +173,12 @@ async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     let Ok(Ok(stream)) = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(Box::pin(stream))).await else { return };
     let peer = Arc::new(this.tls.peer(stream.get_ref().1.peer_certificates()));
     let answers = Arc::new(Answers::default());
-    let begun = answers.clone();
+    let (begun, asked) = (answers.clone(), Arc::new(AtomicBool::new(false)));
+    let asks = asked.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (app, routes, peer) = (this.app.clone(), this.routes.clone(), peer.clone());
         let begun = begun.begin();
+        asks.store(true, Ordering::Relaxed);
         async move {
             let request_id = request_id(&app, request.headers());
             let arrival = Arrival { remote, peer: peer.now(), request_id };
@@ -132,6 +201,15 @@ async fn connection(this: Connection, stream: TcpStream, watcher: Watcher) {
     tokio::select! {
         _ = watcher.watch(serving) => {}
         () = answers.stuck() => {}
+        () = silent(&asked) => {}
+    }
+}
+
+/// Resolves if nothing was asked in the time that the first request has.
+async fn silent(asked: &AtomicBool) {
+    tokio::time::sleep(FIRST_TIMEOUT).await;
+    if asked.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -170,5 +248,29 @@ fn request_id(app: &App, headers: &HeaderMap) -> Arc<str> {
     match given {
         Some(id) => id.into(),
         None => base32::encode(&app.relay.random.bytes::<16>()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_takes_half_of_the_places_at_most() {
+        let places = Places::new(4);
+        let (here, there): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let taken: Vec<Place> = (0..2).filter_map(|_| places.take(here)).collect();
+        assert_eq!(taken.len(), 2);
+        assert!(places.take(here).is_none());
+        // An IPv6 client has a whole /64.
+        let of_net = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]);
+        let theirs: Vec<Place> =
+            [of_net(1), of_net(2), of_net(3)].into_iter().filter_map(|at| places.take(at)).collect();
+        assert_eq!(theirs.len(), 2);
+        assert!(places.take(there).is_none(), "all are taken");
+        drop(taken);
+        assert!(places.take(there).is_some() && places.take(here).is_some());
+        drop(theirs);
+        assert!(places.of.lock().unwrap().is_empty());
     }
 }

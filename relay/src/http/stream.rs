@@ -5,7 +5,10 @@
 //! has ended, or whose owner may no more, ends the stream. What it tells is read by a task of its own, which ends at its
 //! next look when the client has gone.
 
-use super::{App, Arrival, Stranger, answers::Endless, authenticate, credential, problem, session::Shown};
+use super::{
+    App, Arrival, Stranger, answers::Endless, authenticate, credential, limits::StreamPlace, login::refusal,
+    problem, session::Shown,
+};
 use crate::{
     audit,
     auth::{
@@ -34,10 +37,7 @@ use shared::{
     secret::Secret,
 };
 use std::{convert::Infallible, sync::Arc, time::Duration};
-use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
-    time::Instant,
-};
+use tokio::{sync::mpsc, time::Instant};
 
 /// What it is called beside the methods.
 const NAME: &str = "compute.events.stream";
@@ -70,7 +70,7 @@ struct Stream {
     types: Vec<String>,
     after: i64,
     told: Instant,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 /// Answers with a stream, or the problem.
@@ -81,11 +81,11 @@ pub(super) async fn events(
     headers: HeaderMap,
 ) -> Response {
     match begin(&app, &arrival, asked, &headers).await {
-        Ok(stream) => answer(stream),
-        Err(fault) => {
-            let refusal = fault.into_problem(NAME, &arrival.request_id);
-            problem::problem(&Problem { request_id: Some(arrival.request_id.to_string()), ..refusal })
+        Ok(stream) => {
+            app.relay.metrics.answered(NAME, "OK");
+            answer(stream)
         }
+        Err(fault) => problem::problem(&refusal(&app, &arrival, NAME, fault)),
     }
 }
 
@@ -128,7 +128,7 @@ async fn begin(
         note(app, arrival, principal, tenant.as_ref(), &problem).await;
         return Err(problem.into());
     }
-    let place = relay.limits.enter_stream()?;
+    let place = relay.limits.enter_stream(&principal.subject)?;
     let bearer = credential(app, headers, Shown::Stream)?.unwrap_or_default();
     let bearer = Secret::new(bearer.to_owned());
     Ok(Stream { app: app.clone(), bearer, tenant, types, after, told: Instant::now(), _place: place })

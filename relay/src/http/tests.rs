@@ -292,6 +292,65 @@ async fn a_token_of_a_key_that_is_not_known_pays_before_the_store_is_asked() {
     .await;
 }
 
+/// A token that counts when its request begins, and not any more when its body has come.
+#[tokio::test]
+async fn who_holds_a_body_back_holds_no_right_with_it() {
+    on_sqlite(async |store| {
+        let edge = Edge::new(store).await;
+        let relay = &edge.desk.relay;
+        let minted = relay.store.transact("test", relay, |tx, relay| {
+            Box::pin(async move {
+                let purpose = Purpose {
+                    token_type: TokenType::User,
+                    subject: "ann",
+                    tenant_id: "ann",
+                    admin_role: None,
+                    rights: Rights::default(),
+                    description: "",
+                    labels: Labels::new(),
+                    created_by: "ann",
+                    lifetime_seconds: 600,
+                    ends_at: None,
+                    login_at: None,
+                    predecessor: None,
+                };
+                tokens::issue(tx, relay, &purpose, relay.clock.now()).await
+            })
+        });
+        let (token, bearer) = minted.await.unwrap();
+        let ask = async |held: bool| {
+            let (send, body) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+            let body = futures_util::stream::unfold(body, async |mut body| {
+                body.recv().await.map(|chunk| (chunk, body))
+            });
+            let arrival = Arrival { remote: edge.address(), peer: None, request_id: "req-1".into() };
+            let whole = HttpRequest::builder()
+                .method("POST")
+                .uri("/api/iam/self/whoAmI")
+                .header(CONTENT_TYPE, "application/json")
+                .header(AUTHORIZATION, format!("Bearer {}", bearer.expose()))
+                .extension(arrival)
+                .body(Body::from_stream(body))
+                .unwrap();
+            let answer = tokio::spawn(router(&edge.app).oneshot(whole));
+            tokio::time::sleep(FRESH * 3).await;
+            if held {
+                let ended = relay.store.transact("test", &token.id, |tx, id| {
+                    Box::pin(crate::store::credentials::revoke(tx, id, Timestamp::from_seconds(1)))
+                });
+                let ended: Result<(), crate::store::StoreError> = ended.await;
+                ended.unwrap();
+            }
+            send.send(Ok(Bytes::from_static(b"{}"))).await.unwrap();
+            drop(send);
+            answer.await.unwrap().unwrap().status().as_u16()
+        };
+        assert_eq!(ask(false).await, 200);
+        assert_eq!(ask(true).await, 401);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_stream_that_is_refused_is_recorded() {
     on_sqlite(async |store| {

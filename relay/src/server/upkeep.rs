@@ -43,7 +43,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    task::{JoinError, JoinSet},
+};
 
 mod presence;
 mod sweeps;
@@ -112,6 +115,17 @@ pub(super) fn start(
     tasks.spawn(async move { sealer::keep(&relay, &directory).await });
     tasks.spawn(show_metrics(app.relay.clone(), settings.metrics_listen));
     tasks
+}
+
+/// Waits until one of them has died by a panic; those that end by themselves have nothing to do.
+pub(super) async fn died(tasks: &mut JoinSet<()>) -> JoinError {
+    loop {
+        match tasks.join_next().await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return error,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Does a thing again and again; what fails is logged and tried at the next turn.

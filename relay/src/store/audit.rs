@@ -2,11 +2,12 @@
 //! once and never changed, but for the batch that it gets.
 
 use super::{Row, StoreError, Tx};
+use crate::{audit::chain::mark, seal::ChainKey};
 use shared::{api::audit::AuditRecord, id::AuditId, time::Timestamp};
 
 const INSERT: &str = "INSERT INTO audit (id, occurred_at, subject, token_id, created_by, tenant_id, action, method, resource, \
-    decision, code, client_address, request_id, left_out) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (id) DO NOTHING";
+    decision, code, client_address, request_id, left_out, mark) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (id) DO NOTHING";
 const PAGE: &str = "SELECT id, occurred_at, subject, token_id, created_by, tenant_id, action, method, resource, decision, code, \
     client_address, request_id, left_out FROM audit WHERE id > $1 AND id >= $2 AND id < $3 ORDER BY id LIMIT $4";
 const PAGE_OF_SUBJECT: &str = "SELECT id, occurred_at, subject, token_id, created_by, tenant_id, action, method, resource, \
@@ -18,7 +19,7 @@ const PAGE_OF_TENANT: &str = "SELECT id, occurred_at, subject, token_id, created
 const OPEN: &str = "SELECT id FROM audit WHERE batch IS NULL AND id < $1 ORDER BY id LIMIT 1";
 const COUNT_OPEN: &str = "SELECT COUNT(*) AS count FROM audit WHERE batch IS NULL";
 const PAGE_OPEN: &str = "SELECT id, occurred_at, subject, token_id, created_by, tenant_id, action, method, resource, decision, \
-    code, client_address, request_id, left_out FROM audit WHERE batch IS NULL AND id < $1 ORDER BY id LIMIT $2";
+    code, client_address, request_id, left_out, mark FROM audit WHERE batch IS NULL AND id > $1 AND id < $2 ORDER BY id LIMIT $3";
 const SEAL: &str = "UPDATE audit SET batch = $1 WHERE batch IS NULL AND id >= $2 AND id <= $3";
 const OF_BATCH: &str = "SELECT id, occurred_at, subject, token_id, created_by, tenant_id, action, method, resource, decision, \
     code, client_address, request_id, left_out FROM audit WHERE batch = $1 ORDER BY id LIMIT $2";
@@ -82,11 +83,12 @@ pub fn first_at(time: Timestamp) -> AuditId {
     AuditId::draw(time, [0; 10])
 }
 
-/// Writes a record; one that is there stays as it is.
+/// Writes a record, marked by this key; one that is there stays as it is.
 ///
 /// # Errors
 /// The store's.
-pub async fn insert(tx: &mut Tx<'_>, record: &AuditRecord) -> Result<(), StoreError> {
+pub async fn insert(tx: &mut Tx<'_>, key: Option<&ChainKey>, record: &AuditRecord) -> Result<(), StoreError> {
+    let mark = key.map(|key| mark(key, record));
     let row = [
         record.id.as_str().into(),
         record.occurred_at.into(),
@@ -102,6 +104,7 @@ pub async fn insert(tx: &mut Tx<'_>, record: &AuditRecord) -> Result<(), StoreEr
         (&record.client_address).into(),
         (&record.request_id).into(),
         record.left_out.into(),
+        (&mark).into(),
     ];
     tx.execute(INSERT, &row).await.map(drop)
 }
@@ -147,13 +150,18 @@ pub async fn count_open(tx: &mut Tx<'_>) -> Result<i64, StoreError> {
     tx.fetch_one(COUNT_OPEN, &[]).await?.integer("count")
 }
 
-/// The oldest records before `cut` that are in no batch yet: as many as a batch has.
+/// The oldest records behind `after` and before `cut` that are in no batch yet, each with its mark: as many as a batch has.
 ///
 /// # Errors
 /// The store's.
-pub async fn open(tx: &mut Tx<'_>, cut: &AuditId) -> Result<Vec<AuditRecord>, StoreError> {
-    let args = [cut.as_str().into(), BATCH_RECORDS.into()];
-    tx.fetch_all(PAGE_OPEN, &args).await?.iter().map(record).collect()
+pub async fn open(
+    tx: &mut Tx<'_>,
+    after: Option<&AuditId>,
+    cut: &AuditId,
+) -> Result<Vec<(AuditRecord, Option<String>)>, StoreError> {
+    let args = [after.map_or("", AuditId::as_str).into(), cut.as_str().into(), BATCH_RECORDS.into()];
+    let rows = tx.fetch_all(PAGE_OPEN, &args).await?;
+    rows.iter().map(|row| Ok((record(row)?, row.maybe_text("mark")?))).collect()
 }
 
 /// Puts the open records from `first` to `last` into a batch; answers how many they are.

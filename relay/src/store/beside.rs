@@ -5,6 +5,7 @@
 //! there is no change without its record. The record's id is the same in each, and a second one is none.
 
 use super::{StoreError, Tx, audit};
+use crate::seal::ChainKey;
 use shared::api::audit::AuditRecord;
 use std::{future::Future, sync::Arc};
 
@@ -14,10 +15,10 @@ tokio::task_local! {
 }
 
 /// A record, and when it is written.
-#[derive(Debug)]
 pub struct Beside {
     record: AuditRecord,
     when: When,
+    key: Option<ChainKey>,
 }
 
 /// Which transactions a record is written beside.
@@ -42,10 +43,10 @@ pub struct About {
 }
 
 impl Beside {
-    /// A record to be written.
+    /// A record to be written, marked by this key.
     #[must_use]
-    pub fn new(record: AuditRecord, when: When) -> Self {
-        Self { record, when }
+    pub fn new(record: AuditRecord, when: When, key: Option<ChainKey>) -> Self {
+        Self { record, when, key }
     }
 
     /// Runs `work`, and writes the record beside what it changes.
@@ -71,7 +72,7 @@ impl Beside {
 pub(super) async fn write(tx: &mut Tx<'_>) -> Result<(), StoreError> {
     let Ok(beside) = BESIDE.try_with(Arc::clone) else { return Ok(()) };
     match beside.of(tx.about()) {
-        Some(record) => audit::insert(tx, &record).await,
+        Some(record) => audit::insert(tx, beside.key.as_ref(), &record).await,
         None => Ok(()),
     }
 }

@@ -24,6 +24,9 @@ const INSERT: &str = "INSERT INTO credentials (id, type, subject, tenant_id, tok
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 const UPDATE: &str =
     "UPDATE credentials SET admin_role = $2, rights = $3, description = $4, labels = $5 WHERE id = $1";
+const UPDATE_SUCCESSORS: &str = "UPDATE credentials SET admin_role = $2, rights = $3 WHERE predecessor = $1";
+const COUNT: &str =
+    "SELECT COUNT(*) AS count FROM credentials WHERE subject = $1 AND expires_at > $2 AND revoked_at IS NULL";
 const REVOKE: &str = "UPDATE credentials SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 const REVOKE_SIBLINGS: &str =
     "UPDATE credentials SET revoked_at = $3 WHERE predecessor = $1 AND id <> $2 AND revoked_at IS NULL";
@@ -32,8 +35,20 @@ const SUCCESSORS: &str = "SELECT COUNT(*) AS successors FROM credentials \
 const SETTLE: &str = "UPDATE credentials SET predecessor = NULL WHERE id = $1";
 const FORGET: &str = "DELETE FROM credentials WHERE expires_at < $1";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[FIND, PAGE, PAGE_ALL, INSERT, UPDATE, REVOKE, REVOKE_SIBLINGS, SUCCESSORS, SETTLE, FORGET];
+pub(super) const STATEMENTS: &[&str] = &[
+    FIND,
+    PAGE,
+    PAGE_ALL,
+    INSERT,
+    UPDATE,
+    UPDATE_SUCCESSORS,
+    COUNT,
+    REVOKE,
+    REVOKE_SIBLINGS,
+    SUCCESSORS,
+    SETTLE,
+    FORGET,
+];
 
 /// A token, and what it takes to count.
 #[derive(Clone)]
@@ -133,12 +148,43 @@ pub async fn update(tx: &mut Tx<'_>, changed: &CredentialRow) -> Result<(), Stor
     tx.execute(UPDATE, &row).await.map(drop)
 }
 
+/// Gives the successors of a token that wait for their first use what it holds now.
+///
+/// # Errors
+/// The store's.
+pub async fn update_successors(tx: &mut Tx<'_>, changed: &CredentialRow) -> Result<(), StoreError> {
+    let rights = rights_of(&changed.token);
+    let row = [
+        changed.token.id.as_str().into(),
+        changed.admin_role.map(AdminRole::as_str).into(),
+        (&rights).into(),
+    ];
+    tx.execute(UPDATE_SUCCESSORS, &row).await.map(drop)
+}
+
 /// Ends a token; nothing changes if it has been ended.
 ///
 /// # Errors
 /// The store's.
 pub async fn revoke(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(REVOKE, &[id.as_str().into(), now.into()]).await.map(drop)
+}
+
+/// Ends the successors of a token that wait for their first use.
+///
+/// # Errors
+/// The store's.
+pub async fn revoke_successors(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) -> Result<(), StoreError> {
+    // No token has an empty id.
+    tx.execute(REVOKE_SIBLINGS, &[id.as_str().into(), "".into(), now.into()]).await.map(drop)
+}
+
+/// How many tokens of a subject count now.
+///
+/// # Errors
+/// The store's.
+pub async fn count(tx: &mut Tx<'_>, subject: &str, now: Timestamp) -> Result<i64, StoreError> {
+    tx.fetch_one(COUNT, &[subject.into(), now.into()]).await?.integer("count")
 }
 
 /// How many successors of a token were made after `since` and wait for their first use.

@@ -15,6 +15,9 @@ const HELD: &str = "SELECT COALESCE(string_agg(line, ','), '') AS held FROM (\
 const COUNT: &str = "SELECT COUNT(*) AS count FROM memberships WHERE user_id = $1";
 const FIND: &str = "SELECT tenant_id, project_id, user_id, role, since, added_by FROM memberships \
     WHERE tenant_id = $1 AND project_id = $2 AND user_id = $3";
+const FIND_ANY: &str = "SELECT tenant_id, project_id, user_id, role, since, added_by FROM memberships \
+    WHERE tenant_id = $1 AND user_id = $2 ORDER BY project_id LIMIT 1";
+const COUNT_IN: &str = "SELECT COUNT(*) AS count FROM memberships WHERE tenant_id = $1 AND user_id = $2";
 const PAGE: &str = "SELECT tenant_id, project_id, user_id, role, since, added_by FROM memberships \
     WHERE tenant_id = $1 AND project_id = $2 AND user_id > $3 ORDER BY user_id LIMIT $4";
 const OTHER_OWNER: &str = "SELECT user_id FROM memberships \
@@ -40,6 +43,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     HELD,
     COUNT,
     FIND,
+    FIND_ANY,
+    COUNT_IN,
     PAGE,
     OTHER_OWNER,
     INSERT,
@@ -55,6 +60,8 @@ pub(super) const STATEMENTS: &[&str] = &[
 
 /// How many memberships a user may have: all of them are read at each of its requests.
 pub const MAX_MEMBERSHIPS: i64 = 1_000;
+/// How many of them may be in one tenant, its projects included: nobody else fills them all.
+pub const MAX_IN_ONE_TENANT: i64 = 100;
 
 /// A role that a user holds.
 pub enum Held {
@@ -103,6 +110,23 @@ fn parse_held(line: &str) -> Option<Held> {
 /// The store's.
 pub async fn count(tx: &mut Tx<'_>, user: &str) -> Result<i64, StoreError> {
     tx.fetch_one(COUNT, &[user.into()]).await?.integer("count")
+}
+
+/// How many memberships a user has in a tenant, its projects included.
+///
+/// # Errors
+/// The store's.
+pub async fn count_in(tx: &mut Tx<'_>, tenant: &str, user: &str) -> Result<i64, StoreError> {
+    tx.fetch_one(COUNT_IN, &[tenant.into(), user.into()]).await?.integer("count")
+}
+
+/// A user's membership of a tenant, else the first one of its projects.
+///
+/// # Errors
+/// The store's.
+pub async fn find_any(tx: &mut Tx<'_>, tenant: &str, user: &str) -> Result<Option<Member>, StoreError> {
+    let found = tx.fetch_optional(FIND_ANY, &[tenant.into(), user.into()]).await?;
+    found.map(|row| member(&row)).transpose()
 }
 
 /// A user's membership of a tenant, or of a project alone.

@@ -52,7 +52,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0013_device_logins",
         sql: include_str!("../../migrations/0013_device_logins.sql"),
     },
-    Migration { version: 14, name: "0014_metal", sql: include_str!("../../migrations/0014_metal.sql") },
+    Migration {
+        version: 14,
+        name: "0014_audit_marks",
+        sql: include_str!("../../migrations/0014_audit_marks.sql"),
+    },
+    Migration { version: 15, name: "0015_metal", sql: include_str!("../../migrations/0015_metal.sql") },
 ];
 
 /// What a migration did.

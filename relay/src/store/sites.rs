@@ -16,7 +16,17 @@ const SET_NETWORKS: &str = "UPDATE sites SET bmc_networks = $2 WHERE id = $1";
 const DELETE: &str = "UPDATE sites SET deleted_at = $2 WHERE id = $1";
 const HAS_POOLS: &str = "SELECT id FROM pools WHERE site_id = $1 AND deleted_at IS NULL LIMIT 1";
 
-pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, INSERT, SET_NETWORKS, DELETE, HAS_POOLS];
+const MADE: &str = "SELECT COUNT(*) AS count FROM sites WHERE owner_tenant_id = $1 AND custom = 1";
+const POOLS_MADE: &str = "SELECT COUNT(*) AS count FROM sites JOIN pools ON pools.site_id = sites.id \
+    WHERE sites.owner_tenant_id = $1 AND sites.custom = 1";
+
+pub(super) const STATEMENTS: &[&str] =
+    &[FIND, PAGE, INSERT, SET_NETWORKS, DELETE, HAS_POOLS, MADE, POOLS_MADE];
+
+/// How many custom sites a tenant may make, those that are deleted included: each takes an id for good, from everybody.
+pub const MAX_CUSTOM_SITES: i64 = 20;
+/// How many pools may be made on a tenant's custom sites, those that are deleted included: so do their ids.
+pub const MAX_CUSTOM_POOLS: i64 = 200;
 
 /// The site, unless it is absent or deleted.
 ///
@@ -64,6 +74,22 @@ pub async fn insert(tx: &mut Tx<'_>, new: &Site) -> Result<bool, StoreError> {
 /// The store's.
 pub async fn set_networks(tx: &mut Tx<'_>, id: &str, networks: &[Cidr]) -> Result<(), StoreError> {
     tx.execute(SET_NETWORKS, &[id.into(), (&json(networks)).into()]).await.map(drop)
+}
+
+/// How many custom sites a tenant has ever made.
+///
+/// # Errors
+/// The store's.
+pub async fn made(tx: &mut Tx<'_>, owner: &str) -> Result<i64, StoreError> {
+    tx.fetch_one(MADE, &[owner.into()]).await?.integer("count")
+}
+
+/// How many pools were ever made on a tenant's custom sites.
+///
+/// # Errors
+/// The store's.
+pub async fn pools_made(tx: &mut Tx<'_>, owner: &str) -> Result<i64, StoreError> {
+    tx.fetch_one(POOLS_MADE, &[owner.into()]).await?.integer("count")
 }
 
 /// Whether pools stand on the site.

@@ -18,7 +18,8 @@
 //! - Killed after its work and before the completion is kept: the same. The commit's answer lost: the fence is taken, and
 //!   the late word of it changes nothing.
 //!
-//! What fails is tried again, ten times, after waits that double up to an hour; then it is archived, which writes
+//! What comes again and again is one task for good: what fails of it waits with its error, for as long as its period, and is never
+//! archived. Of all else what fails is tried again, ten times, after waits that double up to an hour; then it is archived, which writes
 //! `infra.task.archived` in the same transaction, and waits for a person (`relay admin tasks retry`). A payload is for the
 //! eyes of whoever reads the database: never a secret in it, but the id of the row that has it. A handler must not block
 //! nor spawn: what it spawns is not ended with it.

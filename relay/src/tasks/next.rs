@@ -62,7 +62,10 @@ pub fn after(kind: &Kind, attempts: i64, attempt: &Attempt, jitter: u16) -> Next
         (Ok(_), _) => {
             Next { state: TaskState::Completed, attempts, error: None, wait_seconds: None, ended: true }
         }
-        (Err(Failure::Again(error)), manner) if attempts < MAX_ATTEMPTS && !kind.is_once() => {
+        // What comes again and again is one task: it waits with its error for whoever mends it.
+        (Err(Failure::Again(error)), manner)
+            if !kind.is_once() && (attempts < MAX_ATTEMPTS || matches!(manner, Manner::Every { .. })) =>
+        {
             let wait = wait_seconds(attempts, jitter);
             let wait = if let Manner::Every { seconds } = manner { wait.min(seconds) } else { wait };
             waiting(TaskState::Retry, attempts, Some(bounded(error)), wait)
@@ -89,7 +92,7 @@ pub(super) fn too_late(
     if died && (task.once || kind.is_once()) {
         return Some(UNKNOWN);
     }
-    if died && task.attempts >= MAX_ATTEMPTS {
+    if died && task.attempts >= MAX_ATTEMPTS && !matches!(kind.manner, Manner::Every { .. }) {
         return Some(WORKERS_DIED);
     }
     deadline.is_some_and(|deadline| deadline < now).then_some(EXPIRED)
@@ -161,7 +164,9 @@ mod tests {
             (ONCE, 1, again(), Archived, 1, None),
             (EVERY, 3, Ok(Ended::Done), Pending, 0, Some(60)),
             (EVERY, 9, again(), Retry, 9, Some(60)),
-            (EVERY, MAX_ATTEMPTS, again(), Archived, MAX_ATTEMPTS, None),
+            (EVERY, MAX_ATTEMPTS, again(), Retry, MAX_ATTEMPTS, Some(60)),
+            (EVERY, 1_000, again(), Retry, 1_000, Some(60)),
+            (EVERY, 1, never(), Archived, 1, None),
         ] {
             let next = after(&kind, attempts, &attempt, 0);
             assert_eq!(

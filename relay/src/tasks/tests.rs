@@ -117,6 +117,9 @@ async fn state(desk: &Desk, id: &TaskId) -> (TaskState, i64) {
     (task.state, task.attempts)
 }
 
+/// How often it is tried to kill a worker in the middle.
+const TIMES: usize = 50;
+
 /// Kills a worker at each await of its way, and lets another one take over, until one comes through.
 async fn killed_at_every_step(desk: &Desk, kind: &'static Kind) -> (usize, usize) {
     for polls in 1..2_000 {
@@ -160,13 +163,25 @@ async fn killed_at_every_step(desk: &Desk, kind: &'static Kind) -> (usize, usize
 #[tokio::test]
 async fn a_worker_killed_at_every_step_leaves_the_work_done_as_if_once() {
     at_a_desk(async |desk| {
+        // A store that answers at once lets a worker go several steps at a time: then there are few moments to kill it at.
         for kind in [&INSIDE, &OUTSIDE] {
-            let (steps, archived) = killed_at_every_step(&desk, kind).await;
-            assert!(steps > 3, "{}: {steps} steps", kind.name);
-            assert_eq!(archived, 0);
+            let mut most = 0;
+            for _ in 0..TIMES {
+                let (steps, archived) = killed_at_every_step(&desk, kind).await;
+                assert_eq!(archived, 0);
+                most = most.max(steps);
+                if most > 3 {
+                    break;
+                }
+            }
+            assert!(most > 3, "{}: {most} steps", kind.name);
         }
-        let (_, archived) = killed_at_every_step(&desk, &ONCE).await;
-        assert!(archived > 0, "a worker was killed while it was at it");
+        for _ in 0..TIMES {
+            if killed_at_every_step(&desk, &ONCE).await.1 > 0 {
+                return;
+            }
+        }
+        panic!("no worker was killed while it was at it");
     })
     .await;
 }

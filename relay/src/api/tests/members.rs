@@ -201,6 +201,49 @@ async fn nobody_gives_more_than_they_have() {
         let invite = json!({"tenantId": "acme", "role": "OWNER"});
         assert_eq!(desk.refusal(&narrow, "iam.invites.create", invite).await, Some(PermissionDenied));
         assert_eq!(desk.refusal(&eve, "iam.members.add", bob).await, None);
+        // Nor has an admin's token for adding members alone what they would hold.
+        let ada = desk.login_as("ada", Some(AdminRole::Editor)).await;
+        desk.member_of("provider", "ada", "OWNER").await;
+        let adds = json!({"permissions": [{"subject": "platform", "actions": ["admin:tenants:add-member", "admin:grants:put"]}]});
+        let (_, narrow) = desk.api_token(&ada, adds).await;
+        let mallory = json!({"tenantId": "provider", "memberId": "bob", "role": "OWNER"});
+        assert_eq!(desk.refusal(&narrow, "admin.tenants.addMember", mallory.clone()).await, Some(PermissionDenied));
+        desk.good(&root(), "admin.users.create", json!({"userId": "svc"})).await;
+        let grant = json!({"userId": "svc", "siteId": "default", "role": "EDITOR"});
+        assert_eq!(desk.refusal(&narrow, "admin.grants.put", grant.clone()).await, Some(PermissionDenied));
+        for (method, body) in [("admin.tenants.addMember", mallory), ("admin.grants.put", grant)] {
+            assert_eq!(desk.refusal(&ada, method, body).await, None, "{method}");
+        }
+    })
+    .await;
+}
+
+/// Whoever was put out while their request waited for the tenant's lock puts nobody in, or out.
+#[tokio::test]
+async fn what_a_caller_holds_counts_when_the_place_is_locked() {
+    at_a_desk(async |desk| {
+        let bob = desk.login("bob").await;
+        desk.login("eve").await;
+        desk.login("ada").await;
+        desk.member_of("acme", "ada", "OWNER").await;
+        desk.member_of("acme", "bob", "OWNER").await;
+        desk.member_of("acme", "eve", "VIEWER").await;
+        let late =
+            crate::auth::tokens::authenticate(&desk.relay, &bob, desk.clock.now()).await.unwrap().unwrap();
+        desk.good(&root(), "iam.members.remove", json!({"tenantId": "acme", "memberId": "bob"})).await;
+        let eve = |more: Value| {
+            let mut body = json!({"tenantId": "acme", "memberId": "eve"});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            body
+        };
+        for (method, body) in [
+            ("iam.members.update", eve(json!({"role": "OWNER"}))),
+            ("iam.members.remove", eve(json!({}))),
+            ("iam.members.add", json!({"tenantId": "acme", "memberId": "bob", "role": "OWNER"})),
+            ("iam.invites.create", json!({"tenantId": "acme", "role": "OWNER"})),
+        ] {
+            assert_eq!(desk.code(&late, method, body).await, Some(NotFound), "{method}");
+        }
     })
     .await;
 }
@@ -278,6 +321,63 @@ async fn an_invite_that_is_over_admits_nobody() {
         let restored = json!({"tenantId": "acme", "memberId": "ada", "role": "OWNER"});
         desk.good(&root(), "iam.members.update", restored).await;
         assert_eq!(desk.refusal(&bob, "iam.invites.accept", accept(&other)).await, None);
+    })
+    .await;
+}
+
+/// Nobody is kept in places that they did not ask for, and nobody fills up what another may have.
+#[tokio::test]
+async fn who_was_added_to_many_projects_leaves_them_all_at_once() {
+    at_a_desk(async |desk| {
+        let (eve, vic) = (desk.login("eve").await, desk.login("vic").await);
+        for at in 0..100 {
+            let id = format!("p{at}");
+            desk.done(&eve, "iam.projects.create", json!({"tenantId": "eve", "projectId": id})).await;
+            let add = json!({"tenantId": "eve", "projectId": id, "memberId": "vic", "role": "VIEWER"});
+            desk.done(&eve, "iam.members.add", add).await;
+        }
+        let one_more =
+            json!({"tenantId": "eve", "projectId": "default", "memberId": "vic", "role": "VIEWER"});
+        assert_eq!(desk.refusal(&eve, "iam.members.add", one_more).await, Some(InvalidState));
+        desk.member_of("acme", "vic", "VIEWER").await;
+        let left = desk.done(&vic, "iam.members.leave", json!({"tenantId": "eve"})).await;
+        assert_eq!(left["member"]["memberId"], "vic");
+        assert_eq!(
+            desk.refusal(&vic, "iam.projects.get", json!({"tenantId": "eve", "projectId": "p7"})).await,
+            Some(NotFound)
+        );
+        assert_eq!(desk.refusal(&vic, "iam.members.leave", json!({"tenantId": "eve"})).await, Some(NotFound));
+        // A tenant's OWNER ends it for them as well.
+        let add = json!({"tenantId": "eve", "projectId": "p1", "memberId": "vic", "role": "VIEWER"});
+        desk.done(&eve, "iam.members.add", add).await;
+        desk.done(&eve, "iam.members.remove", json!({"tenantId": "eve", "memberId": "vic"})).await;
+        assert_eq!(
+            desk.refusal(&vic, "iam.members.leave", json!({"tenantId": "eve", "projectId": "p1"})).await,
+            Some(NotFound)
+        );
+    })
+    .await;
+}
+
+/// Who is no member of a place is told of it what is told of one that there is not.
+#[tokio::test]
+async fn leaving_tells_nothing_of_what_there_is() {
+    at_a_desk(async |desk| {
+        let eve = desk.login("eve").await;
+        for (there, nowhere) in [
+            (json!({"tenantId": "acme"}), json!({"tenantId": "nope"})),
+            (
+                json!({"tenantId": "acme", "projectId": "ml"}),
+                json!({"tenantId": "acme", "projectId": "nope"}),
+            ),
+        ] {
+            let told = async |body: &Value| {
+                let refused = desk.with(&eve, "iam.members.leave", body.clone()).await.unwrap_err();
+                let text = refused.to_string();
+                ["acme", "nope", "ml"].iter().fold(text, |text, id| text.replace(id, "ID"))
+            };
+            assert_eq!(told(&there).await, told(&nowhere).await);
+        }
     })
     .await;
 }

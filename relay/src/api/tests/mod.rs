@@ -6,6 +6,7 @@ mod endorsement_keys;
 mod inventory;
 mod join_requests;
 mod join_tokens;
+mod lineage;
 mod members;
 mod metal;
 pub(crate) mod nodes;

@@ -256,3 +256,34 @@ async fn pools_are_listed_to_those_who_may_read_them() {
     })
     .await;
 }
+
+/// Ids of sites and pools are everybody's, and are given once: nobody uses them up.
+#[tokio::test]
+async fn a_tenant_makes_so_many_custom_sites_and_pools_and_no_more() {
+    at_a_desk(async |desk| {
+        let owner = member("acme", Owner);
+        let site = |at: i64| json!({"siteId": format!("s{at}"), "ownerTenantId": "acme", "custom": true});
+        let mut made = 0;
+        while desk.code(&owner, "compute.sites.create", site(made)).await.is_none() {
+            desk.good(&owner, "compute.sites.delete", json!({"siteId": format!("s{made}")})).await;
+            made += 1;
+        }
+        assert!((10..=20).contains(&made), "{made}, deleted ones included");
+        assert_eq!(desk.code(&owner, "compute.sites.create", site(made)).await, Some(InvalidState));
+        desk.good(&root(), "compute.sites.create", site(made)).await;
+        let pool =
+            |at: i64| json!({"poolId": format!("p{at}"), "tenantId": "acme", "siteId": format!("s{made}")});
+        for at in 0..200 {
+            assert_eq!(desk.code(&owner, "compute.pools.create", pool(at)).await, None, "{at}");
+            desk.good(
+                &owner,
+                "compute.pools.delete",
+                json!({"tenantId": "acme", "poolId": format!("p{at}")}),
+            )
+            .await;
+        }
+        assert_eq!(desk.code(&owner, "compute.pools.create", pool(200)).await, Some(InvalidState));
+        desk.good(&root(), "compute.pools.create", pool(200)).await;
+    })
+    .await;
+}

@@ -245,3 +245,28 @@ async fn projects_page_replay_and_tell() {
     })
     .await;
 }
+
+/// Behaviour 17, for others too: a user's own tenant is deleted by an admin alone; and no id that names something else is given.
+#[tokio::test]
+async fn a_users_own_tenant_stays_for_all_but_admins() {
+    at_a_desk(async |desk| {
+        let ted = desk.login("ted").await;
+        desk.login("eve").await;
+        desk.member_of("eve", "ted", "OWNER").await;
+        assert_eq!(
+            desk.refusal(&ted, "iam.tenants.delete", json!({"tenantId": "eve"})).await,
+            Some(InvalidState)
+        );
+        for reserved in ["relay", "provider", "bootstrap-admin-editor"] {
+            let tenant = json!({"tenantId": reserved, "displayName": "x"});
+            let refused = desk.code(&root(), "iam.tenants.create", tenant).await;
+            assert!(matches!(refused, Some(InvalidInput | Conflict)), "{reserved}: {refused:?}");
+            assert_eq!(
+                desk.code(&root(), "admin.users.create", json!({"userId": reserved})).await,
+                Some(Conflict),
+                "{reserved}"
+            );
+        }
+    })
+    .await;
+}

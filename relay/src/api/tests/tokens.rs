@@ -416,3 +416,66 @@ async fn signing_keys_rotate_without_a_gap() {
     })
     .await;
 }
+
+/// Whoever refreshed a token does not outlive its end, nor its narrowing; and a word about it changes nothing.
+#[tokio::test]
+async fn an_unused_successor_follows_its_predecessor() {
+    at_a_desk(async |desk| {
+        let ada = desk.login("ada").await;
+        desk.member_of("acme", "ada", "OWNER").await;
+        let rights = json!({
+            "tenantRoles": [{"tenantId": "acme", "role": "OWNER"}],
+            "permissions": [{"subject": "self", "actions": ["iam:tokens:refresh"]}],
+        });
+        let (id, old) = desk.api_token(&ada, rights.clone()).await;
+        let thiefs = created(&desk.done(&old, "iam.tokens.refresh", json!({})).await).1;
+        let narrow = json!({"tokenId": id, "tenantRoles": [{"tenantId": "acme", "role": "VIEWER"}]});
+        desk.done(&ada, "iam.tokens.update", narrow).await;
+        assert_eq!(desk.refusal(&old, "compute.pools.get", pool()).await, None);
+        // Who refreshed it before has what it holds now, also where it is the only one that is left.
+        assert_eq!(desk.refusal(&thiefs, "compute.joinTokens.create", mint()).await, Some(PermissionDenied));
+        assert_eq!(desk.refusal(&thiefs, "compute.pools.get", pool()).await, None);
+
+        let (id, old) = desk.api_token(&ada, rights).await;
+        let thiefs = created(&desk.done(&old, "iam.tokens.refresh", json!({})).await).1;
+        desk.done(&ada, "iam.tokens.revoke", json!({"tokenId": id})).await;
+        for bearer in [&old, &thiefs] {
+            assert_eq!(desk.refusal(bearer, "compute.pools.get", pool()).await, Some(Unauthenticated));
+        }
+    })
+    .await;
+}
+
+/// Behaviour 54, on a pool of one tenant at the site of another; and what is made by a token of single actions counts.
+#[tokio::test]
+async fn a_token_on_a_pool_holds_nothing_that_its_maker_lacks_there() {
+    at_a_desk(async |desk| {
+        let ada = desk.login("ada").await;
+        desk.member_of("acme", "ada", "OWNER").await;
+        desk.member_of("provider", "ada", "OWNER").await;
+        let own = json!({"subject": "self", "actions": ["iam:tokens:create"]});
+        let of_acme = json!({"tenantRoles": [{"tenantId": "acme", "role": "OWNER"}], "permissions": [own]});
+        let (_, narrow) = desk.api_token(&ada, of_acme).await;
+        let on_pool = |action: &str| {
+            json!({"description": "x", "permissions": [{"subject": "compute-pool/gpu-a", "actions": [action]}]})
+        };
+        for (action, lacks) in [
+            // The site's owner decides on these, and the token is of the pool's tenant alone.
+            ("compute:pools:update", true),
+            ("compute:secrets:put", true),
+            ("compute:inventory:put", true),
+            // A tenant mints, and the site's owner approves by the same action.
+            ("compute:join-tokens:create", true),
+            ("compute:nodes:ban", false),
+        ] {
+            let refused = desk.refusal(&narrow, "iam.tokens.create", on_pool(action)).await;
+            assert_eq!(refused, lacks.then_some(PermissionDenied), "{action}");
+            assert_eq!(desk.refusal(&ada, "iam.tokens.create", on_pool(action)).await, None, "{action}");
+        }
+        let zoe = desk.login("zoe").await;
+        desk.member_of("acme", "zoe", "EDITOR").await;
+        assert_eq!(desk.refusal(&zoe, "iam.tokens.create", on_pool("compute:join-tokens:create")).await, None);
+        assert_eq!(desk.refusal(&zoe, "iam.tokens.create", on_pool("compute:pools:update")).await, Some(PermissionDenied));
+    })
+    .await;
+}

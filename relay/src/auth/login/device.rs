@@ -28,11 +28,15 @@ use shared::{
     time::Timestamp,
     token::SecretDigest,
 };
+use std::time::Duration;
 
 /// How many logins may wait: anybody can begin one.
 const MAX_WAITING: i64 = 4096;
 /// How long one relay may wait for the provider's answer before another asks, in seconds.
-const ASKING_SECONDS: i64 = 30;
+const ASKING_SECONDS: i64 = 90;
+/// How long it waits: shorter, so that no two ask at once, and longer than the provider's documents, keys and answer may take.
+const ASKING: Duration = Duration::from_secs(75);
+const _: () = assert!(ASKING.as_secs() < ASKING_SECONDS.unsigned_abs());
 /// What `slow_down` adds to the interval, in seconds (RFC 8628, 3.5).
 const SLOWER_SECONDS: i64 = 5;
 
@@ -162,7 +166,8 @@ pub async fn confirm(
         begun_at: login.begun_at,
         now: relay.clock.now(),
     };
-    match provider(relay)?.poll_device(&confirmed).await {
+    let asked = tokio::time::timeout(ASKING, provider(relay)?.poll_device(&confirmed)).await;
+    match asked.unwrap_or(Err(OidcError::Failed)) {
         Ok(Polled::Vouched(who)) => {
             let now = relay.clock.now();
             let of_user = Login {

@@ -55,7 +55,8 @@ pub(super) async fn give(
         request_id: from.request_id,
         at: now,
     };
-    store::audit::insert(tx, &record.record(&relay.random)).await?;
+    let key = relay.keys.chain_key();
+    store::audit::insert(tx, key.as_ref(), &record.record(&relay.random)).await?;
     Ok(outcome)
 }
 

@@ -14,6 +14,7 @@ mod grant;
 mod user;
 
 pub use ask::{Ask, Challenge, InvalidLoopback, Loopback, Program, Return, Waits};
+pub use user::{RESERVED_RULE, is_reserved};
 
 use super::oidc::{Asked, Brought, OidcError, Provider};
 use crate::{

@@ -108,8 +108,12 @@ async fn settled(tx: &mut Tx<'_>, relay: &Context, who: &Vouched, now: Timestamp
     Err(StoreError::Race.into())
 }
 
-/// Whether an id may be taken for something else than a user.
-fn is_reserved(id: &str, provider_tenant: &str) -> bool {
+/// What an id breaks that is reserved.
+pub const RESERVED_RULE: &str = "names something else (the relay, the provider tenant, a bootstrap credential, a node or a token); choose another";
+
+/// Whether an id may be taken for something else than a user or a tenant.
+#[must_use]
+pub fn is_reserved(id: &str, provider_tenant: &str) -> bool {
     id == provider_tenant
         || RESERVED.contains(&id)
         || bootstrap::role_of(id).is_some()
