@@ -1,5 +1,4 @@
-//! The commands, their flags, and what each prints. What it prints for programs goes to standard output, all else to
-//! standard error.
+//! The commands, their flags, and what each prints: what is for programs to standard output, all else to standard error.
 
 mod agent;
 mod join;

@@ -14,6 +14,7 @@ pub struct Metrics {
     request_seconds: Histogram,
     joins: Family<OutcomeLabels, Counter>,
     nodes: Family<StateLabels, Gauge>,
+    machines: Family<StateLabels, Gauge>,
     tasks: Family<QueueLabels, Gauge>,
     retries: Family<ReasonLabels, Gauge>,
     pending_requests: Gauge,
@@ -52,6 +53,7 @@ impl Default for Metrics {
             request_seconds: Histogram::new(buckets),
             joins: Family::default(),
             nodes: Family::default(),
+            machines: Family::default(),
             tasks: Family::default(),
             retries: Family::default(),
             pending_requests: Gauge::default(),
@@ -63,6 +65,7 @@ impl Default for Metrics {
         registry.register("request_seconds", "Time to answer a request", metrics.request_seconds.clone());
         registry.register("joins", "Joins judged", metrics.joins.clone());
         registry.register("nodes", "Nodes by state", metrics.nodes.clone());
+        registry.register("metal_machines", "Metal machines by state", metrics.machines.clone());
         registry.register("tasks", "Tasks by queue and state", metrics.tasks.clone());
         registry.register("store_retries_total", "Transactions tried again", metrics.retries.clone());
         registry.register(
@@ -98,6 +101,11 @@ impl Metrics {
     /// Sets how many nodes are in a state.
     pub fn set_nodes(&self, state: &'static str, count: i64) {
         self.nodes.get_or_create(&StateLabels { state }).set(count);
+    }
+
+    /// Sets how many metal machines are in a state.
+    pub fn set_machines(&self, state: &'static str, count: i64) {
+        self.machines.get_or_create(&StateLabels { state }).set(count);
     }
 
     /// Sets how many tasks of a queue are in a state.

@@ -24,7 +24,7 @@ use crate::{
         view::{Viewer, shown},
         workflow::{self, Plan},
     },
-    store::{StoreError, Tx, metal as rows},
+    store::{StoreError, Tx, metal as rows, metal_history},
 };
 use serde_json::Value;
 use shared::{
@@ -91,7 +91,7 @@ pub async fn history(call: Call, input: GetHistory) -> Result<MetalHistory, Faul
             let place = (&input.tenant_id, &input.pool_id);
             let pool = named(tx, call, place, Action::MetalRead, DecidedBy::EitherOwner).await?;
             of_pool(&pool, rows::find(tx, &input.node_id).await?, &input.node_id)?;
-            Ok::<_, Fault>(rows::history(tx, &input.node_id, input.cursor.as_ref(), size + 1).await?)
+            Ok::<_, Fault>(metal_history::history(tx, &input.node_id, input.cursor.as_ref(), size + 1).await?)
         })
     });
     let (transitions, cursor) = page(read.await?, size, |transition| transition.id.clone());

@@ -23,7 +23,7 @@ use shared::{
         access::{Action, AdminRole},
         sites::{Cidr, CreateSite, GetSite, ListSites, Site, SiteAnswer, SiteList, UpdateSite},
     },
-    problem::{FieldError, Problem},
+    problem::{Code, FieldError, Problem},
 };
 use std::net::IpAddr;
 
@@ -71,7 +71,7 @@ pub async fn list(call: Call, input: ListSites) -> Result<SiteList, Fault> {
     Ok(SiteList { sites: sites.into_iter().map(|site| shown(site, powers)).collect(), cursor })
 }
 
-/// compute/sites/update: the networks.
+/// compute/sites/update: the networks, by an admin.
 ///
 /// # Errors
 /// INVALID_INPUT for a network that is none; NOT_FOUND, PERMISSION_DENIED.
@@ -122,11 +122,14 @@ async fn make(
     let what = if custom { format!("a custom site of {owner}") } else { "a site of the platform".to_owned() };
     may(&call.principal()?.powers, Action::SitesCreate, Resource::NewSite { owner, custom })
         .require(Action::SitesCreate, &what)?;
+    let by_admin = call.principal()?.powers.admin_role() == Some(AdminRole::Editor);
+    if !by_admin && !networks.is_empty() {
+        return Err(networks_are_an_admins().into());
+    }
     hold(tx, owner).await?;
     if let Some(answer) = idempotency::replay(tx, call, &input.idempotency_key, input).await? {
         return Ok(answer);
     }
-    let by_admin = call.principal()?.powers.admin_role() == Some(AdminRole::Editor);
     if custom && !by_admin && sites::made(tx, owner).await? >= MAX_CUSTOM_SITES {
         let detail = format!(
             "{owner} has made {MAX_CUSTOM_SITES} sites, which is the most, deleted ones included; an admin may make more."
@@ -146,6 +149,13 @@ async fn make(
     let answer = SiteAnswer { site };
     idempotency::keep(tx, call, &input.idempotency_key, input, &answer).await?;
     Ok(answer)
+}
+
+/// What the relay connects to within its own network is not a tenant's to say, whosever the site is.
+fn networks_are_an_admins() -> Problem {
+    let detail = "bmcNetworks is set by an admin, since the relay itself connects to what is listed; leave it out, and \
+        ask an admin for relay sites update.";
+    Problem::new(Code::PermissionDenied, detail)
 }
 
 fn decide(call: &Call, found: Option<Site>, id: &str, action: Action) -> Result<Site, Fault> {

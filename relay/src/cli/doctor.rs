@@ -2,6 +2,7 @@
 //! never shows a secret. What is judged is in `doctor/judge.rs`, pure; here is only where to look.
 
 mod judge;
+mod metal;
 mod owners;
 
 use super::{
@@ -50,6 +51,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     };
     let mut findings = vec![judge::clock(now), judge::url(&settings, running.as_ref(), kept_url)];
     findings.extend(told_secrets(&settings));
+    findings.extend(metal::look(&settings));
     let home = Home::of(&settings.data_dir);
     findings.extend(home.and_then(|home| owners::settings(home, &local::settings_path(flags, world))));
     findings.extend(in_folder);

@@ -13,6 +13,7 @@ use crate::{
     config::{DatabaseUrl, Settings},
     events::{Event, Kind, Origin},
     fault::{Fault, chain},
+    metal,
     store::{Store, StoreError, events, restored, restored::Forgotten},
 };
 use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
@@ -140,8 +141,8 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     };
     let from = flags.get_one::<String>("from").map(PathBuf::from);
     match local::finish(restore(&settings, from.as_deref(), flags.get_flag("yes"), world)) {
-        Ok(Ok(forgotten)) => {
-            terminal::say(&told(&settings, &forgotten));
+        Ok(Ok(ended)) => {
+            terminal::say(&told(&settings, &ended));
             Exit::Ok
         }
         Ok(Err(error)) => {
@@ -152,11 +153,18 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     }
 }
 
-fn told(settings: &Settings, forgotten: &Forgotten) -> String {
+/// What has ended, and how many machines are in another state than the backup says.
+type Ended = (Forgotten, u64);
+
+fn told(settings: &Settings, (forgotten, machines): &Ended) -> String {
     let Forgotten { join_tokens, join_requests, credentials, invites } = forgotten;
+    let halted = match machines {
+        0 => String::new(),
+        some => format!("; {some} metal machines are failed or to be commissioned again"),
+    };
     format!(
         "{} is restored; {join_tokens} join tokens, {join_requests} join requests, {credentials} API tokens and logins and {invites} \
-         invites have ended\nnext: relay/operators.md, \"Restore\": ban and release again what was since the backup, before machines \
+         invites have ended{halted}\nnext: relay/operators.md, \"Restore\": ban and release again what was since the backup, before machines \
          reach the relay",
         settings.database_url.redacted()
     )
@@ -167,13 +175,13 @@ async fn restore(
     from: Option<&Path>,
     confirmed: bool,
     world: &World<'_>,
-) -> Result<Forgotten, RestoreError> {
-    let forgotten = restored(settings, from, confirmed, world).await?;
+) -> Result<Ended, RestoreError> {
+    let ended = restored(settings, from, confirmed, world).await?;
     // It is of the chain that went on after the backup. What it says is for people now.
     let head = settings.data_dir.join(HEAD_FILE);
     match fs::rename(&head, settings.data_dir.join(format!("{HEAD_FILE}.before-restore"))) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(into(&head)(error)),
-        _ => Ok(forgotten),
+        _ => Ok(ended),
     }
 }
 
@@ -182,7 +190,7 @@ async fn restored(
     from: Option<&Path>,
     confirmed: bool,
     world: &World<'_>,
-) -> Result<Forgotten, RestoreError> {
+) -> Result<Ended, RestoreError> {
     let Some(file) = settings.database_url.file() else {
         let shown = || settings.database_url.redacted();
         return match (from, confirmed) {
@@ -197,11 +205,11 @@ async fn restored(
     let mut begun = begin(from, file, world)?;
     let beside = Beside(begun.path().to_owned());
     let url = DatabaseUrl::of_file(begun.path());
-    let forgotten = made_safe(Store::open(url.expose()).await?, settings, world).await?;
+    let ended = made_safe(Store::open(url.expose()).await?, settings, world).await?;
     drop(beside);
     begun.file().sync_all().map_err(into(file))?;
     begun.keep().map_err(into(file))?;
-    Ok(forgotten)
+    Ok(ended)
 }
 
 /// Root can write anywhere, and the relay could not use what it leaves.
@@ -245,30 +253,31 @@ impl Drop for Beside {
 }
 
 /// Brings the schema up, sees whether the key is the right one, and ends what a backup revives.
-async fn made_safe(store: Store, settings: &Settings, world: &World<'_>) -> Result<Forgotten, RestoreError> {
+async fn made_safe(store: Store, settings: &Settings, world: &World<'_>) -> Result<Ended, RestoreError> {
     let done = async {
         store.migrate().await?;
         let opened = local::loaded(store.clone(), settings).await?;
         let now = world.clock.now();
         let origin = Origin { actor: ACTOR.to_owned(), request_id: String::new(), at: now };
         let context = (opened.installation, origin, world.random);
-        let forgotten = store.transact("restore", context, |tx, (installation, origin, random)| {
+        let ended = store.transact("restore", context, |tx, (installation, origin, random)| {
             Box::pin(async move {
                 let forgotten = restored::forget(tx, ACTOR, origin.at).await?;
+                let machines = metal::restored::halt(tx, random, origin).await?;
                 let event = Event {
                     kind: Kind::StoreRestored,
                     tenant: &installation.provider_tenant,
                     subject: installation.trust_domain.as_str(),
                     data: json!({
                         "joinTokens": forgotten.join_tokens, "joinRequests": forgotten.join_requests,
-                        "credentials": forgotten.credentials, "invites": forgotten.invites,
+                        "credentials": forgotten.credentials, "invites": forgotten.invites, "machines": machines,
                     }),
                 };
                 events::insert(tx, random, origin, &event).await?;
-                Ok::<_, Fault>(forgotten)
+                Ok::<_, Fault>((forgotten, machines))
             })
         });
-        Ok::<_, RestoreError>(forgotten.await?)
+        Ok::<_, RestoreError>(ended.await?)
     };
     let done = done.await;
     store.close().await;

@@ -101,6 +101,8 @@ fn every_error_names_setting_origin_and_rule_and_no_value() {
         "webhook_ca_file",
         "oidc.client_secret_file",
         "oidc.ca_file",
+        "agent_image",
+        "image_ca_file",
     ];
     for key in KEYS.iter().filter(|key| !paths.contains(&key.name)) {
         let value = format!("{secret} [ {secret}=");

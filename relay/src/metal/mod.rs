@@ -11,6 +11,7 @@ pub mod machine;
 pub mod moves;
 pub mod reach;
 pub mod reconcile;
+pub mod restored;
 pub mod settle;
 mod tokens;
 pub mod view;

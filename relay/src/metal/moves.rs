@@ -7,7 +7,7 @@ use crate::{
     random::Random,
     store::{
         Tx, events,
-        metal::{self, Told},
+        metal_history::{self, Told},
         tasks,
     },
     tasks::{Asked, Kind, Manner, Queue, enqueue},
@@ -99,5 +99,5 @@ pub async fn told(
         reason: moved.reason,
         task: machine.task_id.as_ref(),
     };
-    Ok(metal::tell(tx, &machine.node_id, &told).await?)
+    Ok(metal_history::tell(tx, &machine.node_id, &told).await?)
 }

@@ -20,22 +20,15 @@ use crate::{
     },
     metal::reconcile,
     rotation::{self, Rotator},
-    store::{StoreError, authorities, events, join_requests, nodes, tasks},
+    store::{StoreError, authorities, events},
     tasks::runner::Runner,
     webhooks,
 };
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use rustls::pki_types::{IpAddr, ServerName};
-use shared::{
-    api::{
-        nodes::NodeState,
-        tasks::{QueueCount, TaskState},
-    },
-    time::Timestamp,
-};
+use shared::time::Timestamp;
 use std::{
-    collections::BTreeSet,
     future::Future,
     io,
     net::SocketAddr,
@@ -48,8 +41,11 @@ use tokio::{
     task::{JoinError, JoinSet},
 };
 
+mod counts;
 mod presence;
 mod sweeps;
+
+pub(super) use counts::count;
 
 /// How often heartbeats are written.
 const HEARTBEATS: Duration = Duration::from_secs(1);
@@ -277,40 +273,6 @@ impl House {
         *shown = Shown { cas, certificate: dates };
         Ok(())
     }
-}
-
-/// Counts what metrics tell of the fleet.
-///
-/// # Errors
-/// The store's.
-pub(super) async fn count(relay: &Context) -> Result<(), Fault> {
-    relay.metrics.set_ca_not_after(relay.ca.load().not_after().map_or(0, Timestamp::seconds));
-    let counted = relay.store.read("metrics", (), |tx, ()| {
-        Box::pin(async move {
-            let pending = join_requests::count_pending(tx).await?;
-            Ok::<_, Fault>((nodes::count_by_state(tx).await?, pending, tasks::counts(tx).await?))
-        })
-    });
-    let (counts, pending, queues) = counted.await?;
-    relay.metrics.set_pending_requests(pending);
-    for state in NodeState::ALL {
-        let count = counts.iter().find(|(counted, _)| *counted == state).map_or(0, |(_, count)| *count);
-        relay.metrics.set_nodes(state.as_str(), count);
-    }
-    let names: BTreeSet<&str> = queues
-        .iter()
-        .map(|counted| counted.queue.as_str())
-        .chain([sweeps::UPKEEP.name, crls::QUEUE.name, webhooks::QUEUE.name])
-        .collect();
-    for (queue, state) in names.into_iter().flat_map(|name| TaskState::ALL.map(|state| (name, state))) {
-        let of = |counted: &&QueueCount| counted.queue == queue && counted.state == state;
-        relay.metrics.set_tasks(
-            queue,
-            state.as_str(),
-            queues.iter().find(of).map_or(0, |counted| counted.count),
-        );
-    }
-    Ok(())
 }
 
 /// What is shown of the CAs: which there are, which of them sign, which roots are trusted.

@@ -1,4 +1,4 @@
-//! The tables `metal` and `metal_history`. A machine is read whole, changed, and written whole, where it is still the one that
+//! The table `metal`. A machine is read whole, changed, and written whole, where it is still the one that
 //! was read: by its version, and by the fence of the worker that has it. So whoever was late writes nothing.
 
 use super::{Row, StoreError, Tx, tasks};
@@ -6,11 +6,11 @@ use crate::metal::facts::{Boot, Machine, Reach};
 use serde_json::json;
 use shared::{
     api::{
-        metal::{MetalState, MetalVerb, NodeCertificate, PowerTarget, Transition, WaitingFor},
+        metal::{MetalState, NodeCertificate, PowerTarget, WaitingFor},
         node::Trust,
         nodes::NodeState,
     },
-    id::{EventId, JoinTokenId, MetalStepId, NodeId, TaskId},
+    id::{JoinTokenId, MetalStepId, NodeId, TaskId},
     time::Timestamp,
 };
 use std::str::FromStr;
@@ -49,21 +49,35 @@ const SAVE: &str = "UPDATE metal SET pool_id = $2, tenant_id = $3, site_id = $4,
     power_state = $31, updated_at = $32, options = $35, sealed_user_data = $36, tainted = $37, sealed_boot = $38, \
     boot_path_sha256 = $39, boot_token = $40, agent_key = $41, install_token = $42, agent_step = $43, version = version + 1 WHERE node_id = $1 AND fence = $33 AND version = $34";
 const TAKE: &str = "UPDATE metal SET fence = fence + 1 WHERE node_id = $1";
-const TELL: &str = "INSERT INTO metal_history (id, node_id, version, at, actor, verb, from_state, to_state, reason, task_id) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-const HISTORY: &str = "SELECT id, at, actor, verb, from_state, to_state, reason, task_id FROM metal_history \
-    WHERE node_id = $1 AND ($2 = '' OR version < (SELECT version FROM metal_history WHERE node_id = $1 AND id = $2)) \
-    ORDER BY version DESC LIMIT $3";
 const IDLE: &str = "SELECT node_id FROM metal WHERE (wanted_power IS NOT NULL OR state IN ('enrolling', 'inspecting', \
     'commissioning', 'deploying', 'rescuing', 'unrescuing', 'releasing', 'retiring')) \
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE task_key = metal.node_id AND due_at IS NOT NULL) ORDER BY node_id LIMIT $1";
+const UNSETTLED: &str = "SELECT node_id FROM metal WHERE node_id > $1 AND (wanted_power IS NOT NULL OR state IN ('available', \
+    'enrolling', 'inspecting', 'commissioning', 'deploying', 'rescuing', 'unrescuing', 'releasing', 'retiring')) \
+    ORDER BY node_id LIMIT $2";
+const TAINT_ALL: &str = "UPDATE metal SET tainted = 1 WHERE state <> 'retired'";
+const COUNT: &str = "SELECT state, COUNT(*) AS count FROM metal GROUP BY state";
 const AT_BOOT: &str = "SELECT node_id FROM metal WHERE boot_path_sha256 = $1";
 const NUDGE: &str = "UPDATE metal SET version = version + 1 WHERE node_id = $1";
 const AGENT_JOINED: &str = "UPDATE metal SET agent_key = $3, identity = $4, version = version + 1 \
     WHERE node_id = $1 AND boot_token = $2";
 
-pub(super) const STATEMENTS: &[&str] =
-    &[FIND, LOCK, PAGE, AT_BMC, INSERT, SAVE, TAKE, TELL, HISTORY, IDLE, AT_BOOT, NUDGE, AGENT_JOINED];
+pub(super) const STATEMENTS: &[&str] = &[
+    FIND,
+    LOCK,
+    PAGE,
+    AT_BMC,
+    INSERT,
+    SAVE,
+    TAKE,
+    IDLE,
+    UNSETTLED,
+    TAINT_ALL,
+    COUNT,
+    AT_BOOT,
+    NUDGE,
+    AGENT_JOINED,
+];
 
 /// The table and the column of sealed credentials.
 pub const TABLE: &str = "metal";
@@ -149,70 +163,38 @@ pub async fn save(tx: &mut Tx<'_>, machine: &mut Machine, now: Timestamp) -> Res
     Ok(saved)
 }
 
-/// A transition to write down.
-#[derive(Clone, Debug)]
-pub struct Told<'a> {
-    /// The id of its event.
-    pub id: &'a EventId,
-    /// The version that the machine has now.
-    pub version: i64,
-    /// When.
-    pub at: Timestamp,
-    /// Who.
-    pub actor: &'a str,
-    /// By which verb.
-    pub verb: Option<MetalVerb>,
-    /// From.
-    pub from: Option<MetalState>,
-    /// To.
-    pub to: MetalState,
-    /// Why it failed.
-    pub reason: Option<&'a str>,
-    /// The verb's task.
-    pub task: Option<&'a TaskId>,
-}
-
-/// Writes a transition down.
-///
-/// # Errors
-/// The store's.
-pub async fn tell(tx: &mut Tx<'_>, node: &NodeId, told: &Told<'_>) -> Result<(), StoreError> {
-    let row = [
-        told.id.as_str().into(),
-        node.as_str().into(),
-        told.version.into(),
-        told.at.into(),
-        told.actor.into(),
-        told.verb.map(MetalVerb::as_str).into(),
-        told.from.map(MetalState::as_str).into(),
-        told.to.as_str().into(),
-        told.reason.into(),
-        told.task.map(TaskId::as_str).into(),
-    ];
-    tx.execute(TELL, &row).await.map(drop)
-}
-
-/// At most `limit` of a machine's transitions before `before`, the latest first.
-///
-/// # Errors
-/// The store's.
-pub async fn history(
-    tx: &mut Tx<'_>,
-    node: &NodeId,
-    before: Option<&EventId>,
-    limit: i64,
-) -> Result<Vec<Transition>, StoreError> {
-    let before = before.map_or("", EventId::as_str);
-    let rows = tx.fetch_all(HISTORY, &[node.as_str().into(), before.into(), limit.into()]).await?;
-    rows.iter().map(transition).collect()
-}
-
 /// At most `limit` machines that there is something to do with, and no task that does it.
 ///
 /// # Errors
 /// The store's.
 pub async fn idle(tx: &mut Tx<'_>, limit: i64) -> Result<Vec<NodeId>, StoreError> {
     tx.fetch_all(IDLE, &[limit.into()]).await?.iter().map(|row| row.parsed("node_id")).collect()
+}
+
+/// At most `limit` machines behind `after`, in order of id, that are at work, are to be switched, or are available.
+///
+/// # Errors
+/// The store's.
+pub async fn unsettled(tx: &mut Tx<'_>, after: &str, limit: i64) -> Result<Vec<NodeId>, StoreError> {
+    let rows = tx.fetch_all(UNSETTLED, &[after.into(), limit.into()]).await?;
+    rows.iter().map(|row| row.parsed("node_id")).collect()
+}
+
+/// Writes that somebody's data may be on the disks of every machine that is not retired.
+///
+/// # Errors
+/// The store's.
+pub async fn taint_all(tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    tx.execute(TAINT_ALL, &[]).await.map(drop)
+}
+
+/// How many machines are in each state; states without any are left out.
+///
+/// # Errors
+/// The store's.
+pub async fn count_by_state(tx: &mut Tx<'_>) -> Result<Vec<(MetalState, i64)>, StoreError> {
+    let rows = tx.fetch_all(COUNT, &[]).await?;
+    rows.iter().map(|row| Ok((row.word("state")?, row.integer("count")?))).collect()
 }
 
 /// The machine whose agent is started by the image at this path.
@@ -375,19 +357,6 @@ fn boot(row: &Row) -> Result<Option<Boot>, StoreError> {
     Ok(Some(Boot { sealed, path_sha256: row.text("boot_path_sha256")?, token: row.parsed("boot_token")? }))
 }
 
-fn maybe_id<T: FromStr>(row: &Row, column: &str) -> Result<Option<T>, StoreError> {
+pub(super) fn maybe_id<T: FromStr>(row: &Row, column: &str) -> Result<Option<T>, StoreError> {
     if row.maybe_text(column)?.is_none() { Ok(None) } else { row.parsed(column).map(Some) }
-}
-
-fn transition(row: &Row) -> Result<Transition, StoreError> {
-    Ok(Transition {
-        id: row.parsed("id")?,
-        at: row.time("at")?,
-        actor: row.text("actor")?,
-        verb: row.maybe_word("verb")?,
-        from: row.maybe_word("from_state")?,
-        to: row.word("to_state")?,
-        reason: row.maybe_text("reason")?,
-        task_id: maybe_id(row, "task_id")?,
-    })
 }

@@ -37,6 +37,7 @@ pub mod logins;
 pub mod memberships;
 pub mod meta;
 pub mod metal;
+pub mod metal_history;
 pub mod metal_steps;
 mod migrate;
 pub mod node_conditions;
@@ -107,6 +108,7 @@ const FAMILIES: &[&[&str]] = &[
     memberships::STATEMENTS,
     meta::STATEMENTS,
     metal::STATEMENTS,
+    metal_history::STATEMENTS,
     metal_steps::STATEMENTS,
     migrate::STATEMENTS,
     node_conditions::STATEMENTS,

@@ -246,7 +246,7 @@ pub const ACTIONS: &[ActionRow] = {
         row(A::SitesCreate, "compute:sites:create", OWNER, None, M::Editor),
         row(A::SitesDelete, "compute:sites:delete", OWNER, None, M::Editor),
         own(A::SitesRead, "compute:sites:read").and(GUEST, P_VIEWER, Some(M::Viewer)).infra(I::Viewer),
-        row(A::SitesUpdate, "compute:sites:update", OWNER, None, M::Editor),
+        row(A::SitesUpdate, "compute:sites:update", None, None, M::Editor),
         row(A::AuditRead, "iam:audit:read", OWNER, None, M::Viewer),
         own(A::InvitesAccept, "iam:invites:accept"),
         row(A::InvitesCreate, "iam:invites:create", OWNER, P_OWNER, M::Editor),

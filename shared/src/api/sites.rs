@@ -29,7 +29,7 @@ pub const UPDATE: Op<UpdateSite, SiteAnswer> = Op::mutation(
     "compute.sites.update",
     Access::May(Action::SitesUpdate, Scope::Site),
     Phase::V0_1,
-    "Change the networks that a site's BMCs are in.",
+    "Change the networks that a site's BMCs are in, as an admin: the relay connects to what is listed.",
 );
 /// Removes a site.
 pub const DELETE: Op<GetSite, SiteAnswer> = Op::mutation(
@@ -50,7 +50,7 @@ pub struct CreateSite {
     /// Whether it is a tenant's own site rather than the platform's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<bool>,
-    /// The networks that its BMCs are in, as CIDRs.
+    /// The networks that its BMCs are in, as CIDRs; an admin gives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub bmc_networks: Option<Vec<Cidr>>,

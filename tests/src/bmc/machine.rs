@@ -114,7 +114,7 @@ impl Machine {
             return refused;
         }
         match path.strip_prefix("/redfish/v1/") {
-            Some(below) => self.below(&below.to_owned(), parts, body),
+            Some(below) => self.below(below, parts, body),
             None => self.refuse(404, "Base.1.8.ResourceMissingAtURI", body),
         }
     }

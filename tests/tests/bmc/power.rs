@@ -51,7 +51,7 @@ async fn what_is_asked_is_one_of_what_is_allowed() {
         let best = ["PowerCycle", "ForceRestart"].into_iter().find(|word| persona.resets.contains(word));
         match best {
             Some(word) => {
-                assert_eq!((cycled, resets(&bmc)), (Ok(()), vec![word.to_owned()]), "{}", persona.name)
+                assert_eq!((cycled, resets(&bmc)), (Ok(()), vec![word.to_owned()]), "{}", persona.name);
             }
             None => assert_eq!((cycled.unwrap_err().reason, resets(&bmc).len()), (Reason::Unsupported, 0)),
         }

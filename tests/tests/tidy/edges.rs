@@ -70,6 +70,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("join::requests", Layer::Rules),
     ("join::tokens", Layer::Rules),
     ("join::trust", Layer::Rules),
+    ("metal::bmc::error", Layer::Rules),
     ("metal::bmc::ipmi::words", Layer::Rules),
     ("metal::bmc::quirks", Layer::Rules),
     ("metal::bmc::redact", Layer::Rules),

@@ -207,3 +207,50 @@ async fn texts(desk: &Desk) -> Vec<String> {
     assert!(texts.len() > 8, "{}", texts.len());
     texts
 }
+
+#[tokio::test]
+async fn no_machine_is_at_work_or_available_after_a_restore() {
+    at_a_desk(async |desk| {
+        allow(&desk, &["192.0.2.0/24"]).await;
+        let node = enrolled(&desk, "192.0.2.7").await;
+        for state in MetalState::ALL {
+            put(&desk, &node, state).await;
+            let origin = crate::events::Origin {
+                actor: "relay restore".to_owned(),
+                request_id: String::new(),
+                at: desk.clock.now(),
+            };
+            let halted =
+                desk.relay.store.transact("restore", (&desk.relay, origin), |tx, (relay, origin)| {
+                    Box::pin(async move { crate::metal::restored::halt(tx, &relay.random, origin).await })
+                });
+            let halted = halted.await.unwrap();
+            let expected = match state {
+                MetalState::Available => MetalState::CommissionFailed,
+                other => other.failed().unwrap_or(other),
+            };
+            assert_eq!(halted, u64::from(expected != state), "{}", state.as_str());
+            let get = desk.good(&root(), "compute.metal.get", in_gpu_a(json!({"nodeId": node}))).await;
+            assert_eq!(get["node"]["state"], expected.as_str(), "{}", state.as_str());
+            if expected != state {
+                assert_eq!(get["node"]["lastError"]["code"], "restored", "{get}");
+                let told =
+                    desk.good(&root(), "compute.metal.history", in_gpu_a(json!({"nodeId": node}))).await;
+                let last = &told["transitions"][0];
+                assert_eq!((&last["to"], &last["reason"]), (&json!(expected.as_str()), &json!("restored")));
+            }
+        }
+        // What stood on its disks is not known: a commission erases in full.
+        put(&desk, &node, MetalState::Inspected).await;
+        let id = node.parse().unwrap();
+        let machine = desk
+            .relay
+            .store
+            .read("find", &id, |tx, id| Box::pin(async move { crate::store::metal::find(tx, id).await }));
+        let mut machine = machine.await.unwrap().unwrap();
+        machine.state = MetalState::Commissioning;
+        let steps = crate::metal::workflow::steps(machine.state, crate::metal::workflow::Plan::of(&machine));
+        assert!(steps.contains(&crate::metal::workflow::Step::Erase), "{steps:?}");
+    })
+    .await;
+}

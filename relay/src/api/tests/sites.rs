@@ -27,6 +27,12 @@ async fn sites_are_made_by_admins_and_custom_ones_also_by_their_owner() {
             assert_eq!(desk.code(&caller, "compute.sites.create", site("c", true)).await, custom, "{name}");
             assert_eq!(desk.code(&caller, "compute.sites.create", site("p", false)).await, platform, "{name}");
         }
+        // What the relay connects to is not its owner's to say.
+        let with_networks = json!({
+            "siteId": "c", "ownerTenantId": "acme", "custom": true, "bmcNetworks": ["10.0.0.0/8"],
+        });
+        let owner = member("acme", Owner);
+        assert_eq!(desk.code(&owner, "compute.sites.create", with_networks).await, Some(PermissionDenied));
         let absent = json!({"siteId": "x", "ownerTenantId": "nobody"});
         assert_eq!(desk.code(&root(), "compute.sites.create", absent).await, Some(NotFound));
     })
@@ -42,7 +48,7 @@ async fn networks_are_parsed_and_shown_to_the_owners_members_and_admins() {
         for (caller, change, sees) in [
             (root(), None, true),
             (auditor(), Some(PermissionDenied), true),
-            (member("acme", Owner), None, true),
+            (member("acme", Owner), Some(PermissionDenied), true),
             (member("acme", Viewer), Some(PermissionDenied), true),
             (member("acme", Guest), Some(PermissionDenied), false),
             (project_member("ml", ProjectRole::Owner), Some(PermissionDenied), false),

@@ -222,11 +222,12 @@ async fn a_relay_that_has_just_begun_tells_of_its_fleet() {
         |name: &str| told.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<i64>().ok());
     assert!(gauge("relay_ca_not_after_seconds ").unwrap() > 1_780_000_000, "{told}");
     assert_eq!(gauge("relay_join_requests_pending "), Some(0), "{told}");
-    for queue in ["crls", "upkeep", "webhooks"] {
+    for queue in ["crls", "metal", "upkeep", "webhooks"] {
         let name = format!("relay_tasks{{queue=\"{queue}\",state=\"archived\"}} ");
         assert_eq!(gauge(&name), Some(0), "{told}");
     }
     assert_eq!(gauge("relay_nodes{state=\"live\"} "), Some(0), "{told}");
+    assert_eq!(gauge("relay_metal_machines{state=\"deployFailed\"} "), Some(0), "{told}");
 }
 
 #[tokio::test]

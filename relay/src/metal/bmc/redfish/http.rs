@@ -44,7 +44,7 @@ enum Pass {
     /// The credentials, in each request.
     Basic(HeaderValue),
     /// A session of the service.
-    Session(Session),
+    Session(Box<Session>),
 }
 
 /// The way to one service.
@@ -95,7 +95,7 @@ impl Line {
         match sessions {
             Some(sessions) if answer.status == StatusCode::UNAUTHORIZED && !answer.offers_basic() => {
                 self.pass = Pass::Nobody;
-                self.pass = Pass::Session(Session::begin(self, &sessions, credentials).await?);
+                self.pass = Pass::Session(Box::new(Session::begin(self, &sessions, credentials).await?));
                 self.get(first).await
             }
             _ => answer.document(first, &self.redact),
