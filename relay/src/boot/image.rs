@@ -35,7 +35,7 @@ pub enum ImageError {
     File(#[from] FileError),
     /// It is another file.
     #[error(
-        "serve {path} to BMCs: it is no image of the agent: {rule}; build one (packaging/agent-image/build) and name it by \
+        "serve {path} to BMCs: it is no image of the agent: {rule}; install the package bcd-agent-image, or name one by \
          agent_image, or leave boot_listen out"
     )]
     Form {

@@ -132,7 +132,7 @@ pub(super) const BOOT_URL: Key = text(
 pub(super) const AGENT_IMAGE: Key = text(
     "agent_image",
     "FILE",
-    "The image of the metal agent, as packaging/agent-image/build makes it [default: /usr/share/relay/agent.iso]",
+    "The image of the metal agent, which the package bcd-agent-image has [default: /usr/share/relay/agent.iso]",
 );
 /// Whom agents trust with images.
 pub(super) const IMAGE_CA_FILE: Key = text(

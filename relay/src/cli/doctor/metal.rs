@@ -11,7 +11,7 @@ pub(super) fn look(settings: &Settings) -> Option<Finding> {
         Err(error) => Finding::wrong(
             "agent image",
             error.to_string(),
-            "build one by packaging/agent-image/build, put it there for the relay's user to read, or leave boot_listen out",
+            "install the package bcd-agent-image, name another image by agent_image, or leave boot_listen out",
         ),
     })
 }
