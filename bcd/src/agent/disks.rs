@@ -60,7 +60,7 @@ pub(crate) fn choose<'a>(disks: &'a [Disk], hint: &DiskHint, least_bytes: u64) -
         let seen = if seen.is_empty() { "none".to_owned() } else { seen.join(", ") };
         let least = least.max(least_bytes);
         fault(
-            if named.is_empty() { StepFault::NoDisk } else { StepFault::TooLarge },
+            if named.is_empty() { StepFault::NoDisk } else { StepFault::ImageTooLarge },
             format!("choosing a disk: none fits the hint and has {least} bytes; the machine has: {seen}"),
         )
     })
@@ -232,8 +232,8 @@ mod tests {
             (r#"{"model": "samsung"}"#, 0, Ok("nvme0n1")),
             (r#"{"minSizeGib": 2000}"#, 0, Ok("sda")),
             (r#"{"serial": "OTHER"}"#, 0, Err(StepFault::NoDisk)),
-            (r#"{"serial": "VIRT1"}"#, 600_000_000_000, Err(StepFault::TooLarge)),
-            ("{}", u64::MAX, Err(StepFault::TooLarge)),
+            (r#"{"serial": "VIRT1"}"#, 600_000_000_000, Err(StepFault::ImageTooLarge)),
+            ("{}", u64::MAX, Err(StepFault::ImageTooLarge)),
         ] {
             let chosen = choose(&disks, &hint(text), least).map(|disk| disk.name.as_str());
             assert_eq!(chosen.map_err(|fault| fault.code), expected, "{text} {least}");

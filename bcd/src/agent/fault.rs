@@ -1,56 +1,11 @@
 //! How a step can fail: a word for the relay, a sentence for people.
 
+pub(crate) use shared::api::steps::StepFault;
 use shared::{api::steps::StepError, bounded::Label, terminal::shown_within};
 use std::{fmt, io};
 
 /// The most characters of a message.
 const MAX_CHARS: usize = 256;
-
-/// The kinds of faults. Whether a step is tried again is the relay's to say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StepFault {
-    /// No disk fits.
-    NoDisk,
-    /// A disk can't be read or written.
-    Disk,
-    /// The image can't be fetched.
-    Fetch,
-    /// The image's server is at an address that it may not be fetched from.
-    AddressRefused,
-    /// The image is another one than its hash says.
-    Digest,
-    /// The image is not of its format, or of a form that is not taken.
-    Image,
-    /// The image is larger than the disk.
-    TooLarge,
-    /// What was read back is not what was written.
-    ReadBack,
-    /// There is no system to put files into.
-    NoSystem,
-    /// A program of the agent's image failed or is missing.
-    Program,
-    /// It took too long, or is wanted no more.
-    Timeout,
-}
-
-impl StepFault {
-    /// As the relay is told.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoDisk => "noDisk",
-            Self::Disk => "diskFault",
-            Self::Fetch => "fetchFailed",
-            Self::AddressRefused => "addressRefused",
-            Self::Digest => "digestMismatch",
-            Self::Image => "badImage",
-            Self::TooLarge => "imageTooLarge",
-            Self::ReadBack => "readBackMismatch",
-            Self::NoSystem => "noSystem",
-            Self::Program => "programFailed",
-            Self::Timeout => "timeout",
-        }
-    }
-}
 
 /// Why a step is not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

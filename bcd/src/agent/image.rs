@@ -100,14 +100,14 @@ impl<'a, R: Read> Fetched<'a, R> {
     fn judge(mut self, expected: &str) -> Result<u64, Fault> {
         let mut rest = [0; 1];
         if self.read(&mut rest).map_err(unreadable)? > 0 {
-            return Err(fault(StepFault::Image, "the image goes on behind its own end"));
+            return Err(fault(StepFault::BadImage, "the image goes on behind its own end"));
         }
         let seen = hex::encode(&finish(self.hash));
         if seen == expected {
             return Ok(self.bytes);
         }
         let message = format!("the image's SHA-256 is {seen}, and {expected} was asked for");
-        Err(fault(StepFault::Digest, message))
+        Err(fault(StepFault::DigestMismatch, message))
     }
 }
 
@@ -123,7 +123,7 @@ impl<R: Read> Fetched<'_, R> {
         let part = buffer.get(..more).unwrap_or_default();
         self.bytes = self.bytes.saturating_add(len(part));
         if self.bytes > self.most {
-            return Err(fault(StepFault::TooLarge, "the image's file is larger than the disk"));
+            return Err(fault(StepFault::ImageTooLarge, "the image's file is larger than the disk"));
         }
         self.hash.update(part);
         self.work.add(len(part))?;
@@ -150,7 +150,7 @@ fn unreadable(error: io::Error) -> Fault {
 }
 
 fn broken(why: &dyn fmt::Display) -> Fault {
-    fault(StepFault::Image, format!("the image is not of its format, or cut off: {why}"))
+    fault(StepFault::BadImage, format!("the image is not of its format, or cut off: {why}"))
 }
 
 /// A stream that is written as it is unpacked.
@@ -169,7 +169,7 @@ fn unpack<R: Read>(
     }
     unpacked?;
     if !source.buffer().is_empty() {
-        return Err(fault(StepFault::Image, "the image goes on behind its own end"));
+        return Err(fault(StepFault::BadImage, "the image goes on behind its own end"));
     }
     let fetched = source.into_inner().judge(&image.sha256)?;
     let (bytes, sha256) = sink.finish()?;
@@ -247,7 +247,7 @@ fn unpack_qcow2<R: Read>(image: Image<R>, target: &Target, work: &Work) -> Resul
     };
     let start = target.bytes.checked_sub(length).map(|start| start / ALIGNMENT * ALIGNMENT);
     let start =
-        start.ok_or_else(|| fault(StepFault::TooLarge, "the image's file is larger than the disk"))?;
+        start.ok_or_else(|| fault(StepFault::ImageTooLarge, "the image's file is larger than the disk"))?;
     let mut source = Fetched::new(image.source, length, work);
     let mut buffer = vec![0; CHUNK];
     let mut at = start;
@@ -269,7 +269,7 @@ fn unpack_qcow2<R: Read>(image: Image<R>, target: &Target, work: &Work) -> Resul
             "a qcow2 image of {} bytes and its file of {fetched} need a disk that has room for both: choose a larger one, or a raw image",
             qcow2.bytes()
         );
-        return Err(fault(StepFault::TooLarge, message));
+        return Err(fault(StepFault::ImageTooLarge, message));
     }
     work.begin(qcow2.bytes());
     let mut sink = Sink::new(target, start, work);

@@ -246,5 +246,5 @@ fn words(table: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 fn bad(rule: &str) -> Fault {
-    fault(StepFault::Image, format!("the qcow2 image is not taken: {rule}"))
+    fault(StepFault::BadImage, format!("the qcow2 image is not taken: {rule}"))
 }

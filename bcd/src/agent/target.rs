@@ -136,7 +136,7 @@ impl<'a> Sink<'a> {
             let message = format!(
                 "the image is larger than the {room} bytes that the disk has for it: choose a larger one"
             );
-            return Err(fault(StepFault::TooLarge, message));
+            return Err(fault(StepFault::ImageTooLarge, message));
         }
         let at = self.at;
         self.target.file.write_all_at(part, at).map_err(disk(format!("writing at byte {at}")))?;

@@ -4,10 +4,14 @@ use super::{
     document::PLAIN,
     schema::{Member, Node, Shape, TypeSchema},
 };
-use crate::metal::machine::{Move, TABLE, With, allowed};
+use crate::metal::{
+    bmc::REASONS,
+    causes::CAUSES,
+    machine::{Move, TABLE, With, allowed},
+};
 use serde_json::Value;
 use shared::{
-    api::{Kind, Method, Status, access::ACTIONS, metal::MetalState},
+    api::{Kind, Method, Status, access::ACTIONS, metal::MetalState, steps::STEP_FAULTS},
     problem::{Code, Reason},
 };
 use std::{
@@ -204,6 +208,29 @@ fn states(page: &mut String) {
         let verbs: Vec<String> = allowed(state).iter().map(|verb| format!("`{}`", verb.as_str())).collect();
         let verbs = if verbs.is_empty() { "–".to_owned() } else { verbs.join(", ") };
         let _ = writeln!(page, "| `{}` | {verbs} |", state.as_str());
+    }
+    page.push('\n');
+    failures(page);
+}
+
+/// Every word of `lastError.code`, from its three tables.
+fn failures(page: &mut String) {
+    page.push_str(
+        "### Why a step failed\n\nWhat `lastError.code` says. A step at the BMC that may pass is tried again until its deadline, with \
+         growing waits; all else ends the workflow at once.\n\n| code | from | may pass | |\n|---|---|---|---|\n",
+    );
+    let mut row = |code: &str, from: &str, passes: bool, means: &str| {
+        let passes = if passes { "yes" } else { "–" };
+        let _ = writeln!(page, "| `{code}` | {from} | {passes} | {means} |");
+    };
+    for (_, code, passes, means) in REASONS {
+        row(code, "BMC", *passes, means);
+    }
+    for (_, code, means) in STEP_FAULTS {
+        row(code, "agent", false, means);
+    }
+    for (_, code, means) in CAUSES {
+        row(code, "relay", false, means);
     }
     page.push('\n');
 }

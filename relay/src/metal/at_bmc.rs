@@ -3,7 +3,9 @@
 
 use super::{
     bmc::{Bmc, BmcError, Networks, Reason, Said},
-    boot, credentials,
+    boot,
+    causes::Cause,
+    credentials,
     ends::{self, Halt, On, done, failed, later, over, save, save_last, with},
     facts::{Asked, Machine, TlsTrust},
     settle,
@@ -110,21 +112,18 @@ async fn at(relay: &Context, machine: Machine, bmc: &Bmc, step: Option<Step>) ->
             let url = boot::url(relay, &machine)?;
             match url {
                 Some(url) => bmc.insert(&url).await,
-                None => return over(relay, machine, settle::plain("noBootListener", NO_LISTENER)).await,
+                None => return over(relay, machine, Cause::NoBootListener.told()).await,
             }
         }
         Some(Step::BootMedia) => bmc.boot_media_once().await,
         // Nothing leads here: others have work only by a wanted power.
-        _ => return over(relay, machine, settle::plain("noStep", NO_STEP)).await,
+        _ => return over(relay, machine, Cause::NoStep.told()).await,
     };
     match did {
         Ok(()) => done(relay, machine).await,
         Err(error) => failed(relay, machine, error).await,
     }
 }
-
-const NO_STEP: &str = "this release does not know the machine's step";
-const NO_LISTENER: &str = "this relay serves no images to BMCs; start it with --boot-listen";
 
 /// The networks that a machine's BMC may be in.
 async fn networks(relay: &Context, machine: &Machine) -> Result<Networks, Fault> {
@@ -164,10 +163,7 @@ async fn switch(relay: &Context, mut machine: Machine, bmc: &Bmc, target: PowerT
     match power::next(target, machine.power_state, machine.intent, graceful, now) {
         power::Next::Done => done(relay, machine).await,
         power::Next::Look(seconds) => later(save(relay, machine, now).await?, seconds),
-        power::Next::Failed => {
-            let words = "the BMC takes the request, and nothing comes of it; look at the machine";
-            over(relay, machine, settle::plain("powerUnchanged", words)).await
-        }
+        power::Next::Failed => over(relay, machine, Cause::PowerUnchanged.told()).await,
         power::Next::Ask(intent) => asked(relay, machine, bmc, intent).await,
     }
 }

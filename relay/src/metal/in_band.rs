@@ -6,9 +6,10 @@
 
 use super::{
     at_bmc,
+    causes::{Cause, worded},
     ends::{self, Halt, On, done, fail, later, save, save_last, with},
     facts::{Machine, Options},
-    settle::{self, plain},
+    settle,
     tokens::{self, Purpose},
     workflow::Step,
 };
@@ -83,7 +84,7 @@ pub(super) async fn work(relay: &Context, machine: Machine, step: Step) -> Resul
         },
         Some(Outcome::Failed(error)) => {
             let code: String = error.code.chars().take(MAX_CODE_CHARS).collect();
-            fail(relay, machine, plain(&code, error.message.as_str())).await
+            fail(relay, machine, worded(&code, error.message.as_str())).await
         }
         None => {
             let machine = Machine { agent_step: None, ..machine };
@@ -197,7 +198,7 @@ async fn refused_image(relay: &Context, machine: &Machine, step: Step) -> Result
             "the image's address leads to where no image may come from ({why}): not to the relay's machine, nor into private \
              networks, unless the site lists them"
         );
-        plain("imageRefused", &message)
+        Cause::ImageRefused.told_of(message)
     }))
 }
 
@@ -206,10 +207,10 @@ fn taken(mut machine: Machine, step: Step, result: StepResult) -> Result<Machine
     match step {
         Step::Hardware => {
             let Some(report) = result.hardware else {
-                return Err(plain("malformedReport", "the agent says that it looked, and not what it saw"));
+                return Err(Cause::MalformedReport.told());
             };
             let judged = matches(&machine.identity, &hardware::Machine::judge(&report.identity));
-            judged.map_err(|problem| plain("identityMismatch", &problem.detail))?;
+            judged.map_err(|problem| Cause::IdentityMismatch.told_of(problem.detail))?;
             machine.hardware = Some(seen(report));
         }
         // Fail closed: what no disk was reported of was not erased.
@@ -218,7 +219,7 @@ fn taken(mut machine: Machine, step: Step, result: StepResult) -> Result<Machine
                 result.disks.iter().filter(|disk| !disk.done).map(|disk| disk.name.as_str()).collect();
             if result.disks.is_empty() || !left.is_empty() {
                 let which = if left.is_empty() { "none is reported".to_owned() } else { left.join(", ") };
-                return Err(plain("notErased", &format!("not all disks were erased: {which}")));
+                return Err(Cause::NotErased.told_of(format!("not all disks were erased: {which}")));
             }
         }
         _ => {}

@@ -3,6 +3,7 @@
 mod at_bmc;
 pub mod bmc;
 pub mod boot;
+pub mod causes;
 pub mod credentials;
 mod ends;
 pub mod facts;

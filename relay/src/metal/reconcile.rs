@@ -23,11 +23,12 @@
 use super::{
     at_bmc,
     bmc::{BmcError, Reason},
+    causes::Cause,
     ends::{On, done, fail, over, save, shut_out},
     facts::Machine,
     in_band,
     moves::{RECONCILE, SWEEP, ask},
-    settle::{self, plain},
+    settle,
     workflow::{self, Step, power},
 };
 use crate::{
@@ -170,11 +171,11 @@ async fn taken(relay: &Context, claim: &Claim, id: &NodeId) -> Result<Taken, Fau
 async fn step(relay: &Context, machine: Machine) -> Result<On, Fault> {
     let now = relay.clock.now();
     if machine.aborted && machine.state.phase() == StatePhase::Transient {
-        return fail(relay, machine, plain("aborted", "somebody ended the workflow")).await;
+        return fail(relay, machine, Cause::Aborted.told()).await;
     }
     let step = workflow::at(&machine);
     if machine.step.is_some() && step.is_none() && machine.state.phase() == StatePhase::Transient {
-        return fail(relay, machine, plain("noStep", "this release does not know the machine's step")).await;
+        return fail(relay, machine, Cause::NoStep.told()).await;
     }
     let at_bmc = step.is_none_or(|step| step.waits_for() == Some(WaitingFor::Bmc));
     if at_bmc && let Some(seconds) = shut_out(&machine, now) {
@@ -188,7 +189,7 @@ async fn step(relay: &Context, machine: Machine) -> Result<On, Fault> {
     }
     let Some(begun) = begun(relay, machine, step, now).await? else { return Ok(On::Lost) };
     if begun.deadline.is_some_and(|deadline| deadline < now) {
-        let late = || plain("deadline", "the step took too long");
+        let late = || Cause::Deadline.told();
         let error = begun.last_error.clone().unwrap_or_else(late);
         return over(relay, begun, error).await;
     }

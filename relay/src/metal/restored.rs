@@ -3,9 +3,9 @@
 //! available, and each is erased in full before it is.
 
 use super::{
+    causes::Cause,
     facts::Options,
     moves::{Moved, told},
-    settle::plain,
 };
 use crate::{
     events::Origin,
@@ -15,8 +15,6 @@ use crate::{
 };
 use shared::{api::metal::MetalState, id::NodeId};
 
-/// Why, as `lastError.code` and as the reason of the transition.
-const RESTORED: &str = "restored";
 /// How many machines are read at a time.
 const PAGE: i64 = 500;
 
@@ -53,9 +51,7 @@ async fn halt_one(tx: &mut Tx<'_>, random: &Random, origin: &Origin, id: &NodeId
     machine.sealed_user_data = None;
     machine.boot = None;
     machine.agent_key = None;
-    let message = "the store was restored from a backup, and the machine may have been used since: see what is on it before you go \
-        on; commission and release erase its disks in full";
-    machine.last_error = Some(plain(RESTORED, message));
+    machine.last_error = Some(Cause::Restored.told());
     if !metal::save(tx, &mut machine, origin.at).await? {
         return Err(StoreError::Race.into());
     }
@@ -68,7 +64,7 @@ async fn halt_one(tx: &mut Tx<'_>, random: &Random, origin: &Origin, id: &NodeId
         at: origin.at,
         verb: None,
         from: Some(from),
-        reason: Some(RESTORED),
+        reason: Some(Cause::Restored.as_str()),
     };
     told(tx, random, &machine, &moved).await
 }

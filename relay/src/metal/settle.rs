@@ -1,6 +1,7 @@
 //! What the ends of workflows do beside the machine's row: its identity, its node.
 
 use super::{
+    causes::Cause,
     ends::{self, Halt, save_last},
     facts::Machine,
 };
@@ -28,12 +29,6 @@ use shared::{
 /// Who enters machines and releases nodes.
 const ACTOR: &str = "relay";
 
-/// An error that is none of a BMC's.
-#[must_use]
-pub(super) fn plain(code: &str, message: &str) -> LastError {
-    LastError { code: code.to_owned(), message: message.to_owned(), bmc_status: None, bmc_message_id: None }
-}
-
 /// Judges what a machine says that it is, and holds its identity for its node; why it may not be that, if so.
 ///
 /// # Errors
@@ -49,7 +44,7 @@ pub(super) async fn identity(
         if !said.into_iter().flatten().any(|said| said == expected) {
             let message =
                 "the machine's serial and SKU are both other ones than expectSerial; is it the right BMC?";
-            return Ok(Some(plain("identityMismatch", message)));
+            return Ok(Some(Cause::IdentityMismatch.told_of(message)));
         }
     }
     let claimed = Identity {
@@ -78,7 +73,7 @@ pub(super) async fn identity(
             "the machine's {} is held by {by} of the site; retire or release that one first",
             held.identity.kind.as_str()
         );
-        return Ok(Some(plain("identityTaken", &message)));
+        return Ok(Some(Cause::IdentityTaken.told_of(message)));
     }
     for anchor in &wanted {
         identities::hold(tx, &machine.site_id, anchor, &machine.node_id).await?;

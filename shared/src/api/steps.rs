@@ -270,11 +270,53 @@ pub struct DiskReport {
     pub done: bool,
 }
 
+/// How a step can fail in a machine. Whether it is tried again is the relay's to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is a row of STEP_FAULTS, which says what it means")]
+pub enum StepFault {
+    AddressRefused,
+    BadImage,
+    DigestMismatch,
+    Disk,
+    Fetch,
+    ImageTooLarge,
+    NoDisk,
+    NoSystem,
+    Program,
+    ReadBack,
+    Timeout,
+}
+
+/// Every fault, in order of the enum, with its word on the wire and what it means.
+#[rustfmt::skip]
+pub const STEP_FAULTS: &[(StepFault, &str, &str)] = &[
+    (StepFault::AddressRefused, "addressRefused", "the image's server is at an address that no image may come from"),
+    (StepFault::BadImage, "badImage", "the image is not of its format, or of a form that is not taken"),
+    (StepFault::DigestMismatch, "digestMismatch", "the image is another one than its SHA-256 says"),
+    (StepFault::Disk, "diskFault", "a disk can't be read or written"),
+    (StepFault::Fetch, "fetchFailed", "the image can't be fetched"),
+    (StepFault::ImageTooLarge, "imageTooLarge", "the image is larger than the disk"),
+    (StepFault::NoDisk, "noDisk", "no disk fits what was asked for"),
+    (StepFault::NoSystem, "noSystem", "there is no system on the disk to put files into"),
+    (StepFault::Program, "programFailed", "a program of the agent's image failed or is missing"),
+    (StepFault::ReadBack, "readBackMismatch", "what was read back is not what was written"),
+    (StepFault::Timeout, "timeout", "it took too long, or is wanted no more"),
+];
+
+impl StepFault {
+    /// As the wire says it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        let found = STEP_FAULTS.iter().find(|(fault, ..)| *fault == self);
+        found.map_or("programFailed", |(_, word, _)| word)
+    }
+}
+
 /// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepError {
-    /// A word, as `digestMismatch`.
+    /// A word of [`STEP_FAULTS`], or one of a newer agent.
     #[schemars(length(max = 64), regex(pattern = r"^[a-zA-Z][a-zA-Z0-9]{0,63}$"))]
     pub code: String,
     /// What happened.
@@ -287,4 +329,18 @@ pub struct StepError {
 pub struct ReportAnswer {
     /// Whether to go on: a step that somebody ended is not.
     pub goes_on: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_has_its_row_and_its_word() {
+        for (at, (fault, word, _)) in STEP_FAULTS.iter().enumerate() {
+            assert_eq!((*fault as usize, fault.as_str()), (at, *word));
+            assert_eq!(STEP_FAULTS.iter().filter(|(_, other, _)| other == word).count(), 1, "{word}");
+        }
+        assert_eq!(STEP_FAULTS.len(), StepFault::Timeout as usize + 1);
+    }
 }

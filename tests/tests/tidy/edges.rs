@@ -74,6 +74,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("metal::bmc::ipmi::words", Layer::Rules),
     ("metal::bmc::quirks", Layer::Rules),
     ("metal::bmc::redact", Layer::Rules),
+    ("metal::causes", Layer::Rules),
     ("metal::facts", Layer::Rules),
     ("metal::reach", Layer::Rules),
     ("metal::view", Layer::Rules),

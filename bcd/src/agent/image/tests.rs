@@ -169,11 +169,11 @@ fn qcow2_that_names_other_files_or_is_broken_is_refused() {
         ("unknown feature", broken(72, &(1_u64 << 60).to_be_bytes())),
     ] {
         let (result, disk) = written(image(&file, ImageFormat::Qcow2), 40 * MIB);
-        assert_eq!(code(result), StepFault::Image, "{what}");
+        assert_eq!(code(result), StepFault::BadImage, "{what}");
         assert!(disk[..MIB].iter().all(|byte| *byte == 0), "{what}: the disk may boot");
     }
     let (result, _) = written(image(&qcow2(&content(9 * MIB), &[]), ImageFormat::Qcow2), 12 * MIB);
-    assert_eq!(code(result), StepFault::TooLarge, "no room for both");
+    assert_eq!(code(result), StepFault::ImageTooLarge, "no room for both");
 }
 
 /// Every byte of the tables turned, one after the other: an error or other bytes, and never a panic or an endless loop.
@@ -193,7 +193,7 @@ fn a_qcow2_with_any_byte_turned_ends() {
             let _ = qcow2::Qcow2::open(part).and_then(|image| {
                 image.read_through(|part| {
                     seen += part.len();
-                    if seen > 4 * MIB { Err(fault(StepFault::TooLarge, "enough")) } else { Ok(()) }
+                    if seen > 4 * MIB { Err(fault(StepFault::ImageTooLarge, "enough")) } else { Ok(()) }
                 })
             });
         }
@@ -207,24 +207,28 @@ fn an_image_that_does_not_fit_its_disk_or_its_hash_leaves_nothing_that_boots() {
     cut.truncate(cut.len() / 2);
     let wrong = |format| Image { sha256: "0".repeat(64), ..image(&bytes, format) };
     for (what, result, expected) in [
-        ("another hash", written(wrong(ImageFormat::Raw), 4 * MIB), StepFault::Digest),
-        ("larger than the disk", written(image(&bytes, ImageFormat::Raw), 2 * MIB), StepFault::TooLarge),
-        ("unpacked larger", written(image(&gz(&bytes), ImageFormat::RawGz), 2 * MIB), StepFault::TooLarge),
+        ("another hash", written(wrong(ImageFormat::Raw), 4 * MIB), StepFault::DigestMismatch),
+        ("larger than the disk", written(image(&bytes, ImageFormat::Raw), 2 * MIB), StepFault::ImageTooLarge),
+        (
+            "unpacked larger",
+            written(image(&gz(&bytes), ImageFormat::RawGz), 2 * MIB),
+            StepFault::ImageTooLarge,
+        ),
         (
             "unpacked larger",
             written(image(&zst(&bytes, &[]), ImageFormat::RawZst), 2 * MIB),
-            StepFault::TooLarge,
+            StepFault::ImageTooLarge,
         ),
-        ("cut off", written(image(&cut, ImageFormat::RawZst), 4 * MIB), StepFault::Image),
-        ("cut off", written(image(&gz(&bytes)[..MIB], ImageFormat::RawGz), 4 * MIB), StepFault::Image),
-        ("not packed", written(image(&bytes, ImageFormat::RawZst), 4 * MIB), StepFault::Image),
-        ("not packed", written(image(&bytes, ImageFormat::RawGz), 4 * MIB), StepFault::Image),
+        ("cut off", written(image(&cut, ImageFormat::RawZst), 4 * MIB), StepFault::BadImage),
+        ("cut off", written(image(&gz(&bytes)[..MIB], ImageFormat::RawGz), 4 * MIB), StepFault::BadImage),
+        ("not packed", written(image(&bytes, ImageFormat::RawZst), 4 * MIB), StepFault::BadImage),
+        ("not packed", written(image(&bytes, ImageFormat::RawGz), 4 * MIB), StepFault::BadImage),
         (
             "behind its end",
             written(image(&[gz(&bytes), vec![1; 9]].concat(), ImageFormat::RawGz), 4 * MIB),
-            StepFault::Image,
+            StepFault::BadImage,
         ),
-        ("another hash", written(wrong(ImageFormat::Qcow2), 12 * MIB), StepFault::Digest),
+        ("another hash", written(wrong(ImageFormat::Qcow2), 12 * MIB), StepFault::DigestMismatch),
     ] {
         let (result, disk) = result;
         assert_eq!(code(result), expected, "{what}");
@@ -240,13 +244,13 @@ fn a_bomb_ends_at_the_end_of_the_disk() {
     assert!(once.len() < 16 * 1024);
     let many: Vec<u8> = std::iter::repeat_n(once, 256).flatten().collect();
     let (result, disk) = written(image(&many, ImageFormat::RawZst), 8 * MIB);
-    assert_eq!((code(result), disk.len()), (StepFault::TooLarge, 8 * MIB));
+    assert_eq!((code(result), disk.len()), (StepFault::ImageTooLarge, 8 * MIB));
     let once = gz(&zeros);
     let many: Vec<u8> = std::iter::repeat_n(once, 64).flatten().collect();
-    assert_eq!(code(written(image(&many, ImageFormat::RawGz), 8 * MIB).0), StepFault::TooLarge);
+    assert_eq!(code(written(image(&many, ImageFormat::RawGz), 8 * MIB).0), StepFault::ImageTooLarge);
     let window = made(&content(MIB), "zstd", &["-q", "-f", "--ultra", "-22", "--long=31"]);
     let result = written(image(&window, ImageFormat::RawZst), 4 * MIB).0;
-    assert!(result.is_ok() || code(result) == StepFault::Image, "a window of 2 GiB");
+    assert!(result.is_ok() || code(result) == StepFault::BadImage, "a window of 2 GiB");
 }
 
 /// A source that breaks off, and a step that is given up, are told from a broken image.

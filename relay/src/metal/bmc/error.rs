@@ -31,8 +31,9 @@ pub enum Reason {
 /// to do.
 type Row = (Reason, &'static str, bool, &'static str);
 
+/// Every reason, in order of the enum.
 #[rustfmt::skip]
-const REASONS: &[Row] = &[
+pub const REASONS: &[Row] = &[
     (Reason::AddressRefused, "addressRefused", false, "the BMC's address is in none of the site's bmcNetworks (loopback, link-local and the relay's own addresses must be listed singly); correct bmc.address, or let an admin list its network"),
     (Reason::NotResolved, "notResolved", true, "the BMC's name has no address; correct bmc.address, or the name server"),
     (Reason::Unreachable, "unreachable", true, "no connection to the BMC came about, or it broke; is it on, and does a firewall let the relay through?"),

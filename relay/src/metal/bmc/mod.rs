@@ -14,7 +14,7 @@ mod redfish;
 mod tls;
 
 pub use address::Networks;
-pub use error::{BmcError, Reason};
+pub use error::{BmcError, REASONS, Reason};
 
 use super::facts::{Asked, Credentials, Reach};
 use ipmi::Ipmi;
