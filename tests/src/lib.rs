@@ -17,6 +17,7 @@ mod machine;
 mod metal_vm;
 mod oidc;
 mod programs;
+mod real_metal;
 mod relay;
 mod simulated_tpm;
 mod swtpm;
@@ -36,14 +37,15 @@ pub use self::{
     hold::Hold,
     local::{IMAGE_REGION, LocalRelay, Machine, unique},
     machine::FakeMachine,
-    metal_vm::{MetalHardware, MetalVm, agent_image, free_port},
+    metal_vm::{MetalHardware, MetalVm, StartFrom, agent_image, free_port},
     oidc::{Browser, FakeProvider, Lie, Page, RealProvider},
     programs::{Finished, finish, program},
+    real_metal::{Emulator, RealMetal},
     relay::{Answer, RelayProcess},
     simulated_tpm::{SimulatedTpm, key_public},
     swtpm::{Device, Made, Swtpm},
     tpm_maker::TpmMaker,
-    vm::{HOST, Hardware, Vm},
+    vm::{HOST, Hardware, Vm, disk_image},
     wire::{Fault, Wire},
 };
 

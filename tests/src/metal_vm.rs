@@ -1,12 +1,15 @@
-//! A machine that starts from the agent's image: QEMU without KVM, UEFI, a blank disk, a TPM of its own, an SMBIOS as its BMC
+//! A machine that starts from the agent's image, or from its disk: QEMU without KVM, UEFI, a TPM of its own, an SMBIOS as its BMC
 //! says it. It reaches this host's loopback as 10.0.2.2; one port of this host leads to its SSH.
 
-use crate::programs::Running;
+use crate::{programs::Running, vm};
 use std::{
-    fs,
+    fs::{self, File},
+    io::{self, Write as _},
     net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::{Duration, Instant},
 };
 
 /// The firmware, and what it keeps.
@@ -25,6 +28,15 @@ pub struct MetalHardware {
     pub disk_mib: u64,
     /// Whether it has a TPM.
     pub has_tpm: bool,
+}
+
+/// What a machine starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum StartFrom<'path> {
+    /// What is in its CD drive: this image.
+    Cd(&'path Path),
+    /// Its disk; there is nothing in its CD drive.
+    Disk,
 }
 
 /// A machine that is off, or on.
@@ -47,9 +59,8 @@ impl MetalVm {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a folder: {error}"));
         let ssh_port = free_port();
         let this = Self { folder, hardware, ssh_port, qemu: None, tpm: None };
-        let mib = usize::try_from(this.hardware.disk_mib).unwrap_or_default();
-        let full = vec![0x5a; mib << 20];
-        assert!(fs::write(this.disk(), full).is_ok(), "making a disk");
+        let full = filled(&this.disk(), this.hardware.disk_mib);
+        assert!(full.is_ok(), "making a disk: {full:?}");
         assert!(
             fs::copy(OVMF[1], this.path("vars.fd")).is_ok(),
             "no {}; tests/install-deps installs it",
@@ -77,11 +88,16 @@ impl MetalVm {
             .map_or_else(|_| String::new(), |text| String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Powers it on, with this in its CD drive.
+    /// Whether it is on.
+    pub fn is_on(&mut self) -> bool {
+        self.qemu.as_mut().is_some_and(Running::is_running)
+    }
+
+    /// Powers it on.
     ///
     /// # Panics
     /// QEMU, swtpm or the firmware is missing (`tests/install-deps`).
-    pub fn power_on(&mut self, cd: &Path) {
+    pub fn power_on(&mut self, from: StartFrom<'_>) {
         let drive = |options: String| ["-drive".to_owned(), options];
         let file = |path: PathBuf| path.display().to_string();
         let mut qemu = Command::new("qemu-system-x86_64");
@@ -102,8 +118,11 @@ impl MetalVm {
         qemu.args(drive(format!("if=pflash,format=raw,file={}", file(self.path("vars.fd")))));
         qemu.args(drive(format!("id=disk,if=none,format=raw,file={}", file(self.disk()))));
         qemu.args(["-device", "virtio-blk-pci,drive=disk,bootindex=1,serial=DISK-1"]);
-        qemu.args(drive(format!("id=cd,if=none,media=cdrom,readonly=on,format=raw,file={}", cd.display())));
-        qemu.args(["-device", "ide-cd,drive=cd,bootindex=0"]);
+        if let StartFrom::Cd(image) = from {
+            let image = format!("id=cd,if=none,media=cdrom,readonly=on,format=raw,file={}", image.display());
+            qemu.args(drive(image));
+            qemu.args(["-device", "ide-cd,drive=cd,bootindex=0"]);
+        }
         qemu.args(["-netdev", &format!("user,id=net,hostfwd=tcp:127.0.0.1:{}-:22", self.ssh_port)]);
         qemu.args(["-device", &format!("virtio-net-pci,netdev=net,romfile=,mac={}", self.hardware.mac)]);
         let identity = format!("type=1,uuid={},serial={}", self.hardware.uuid, self.hardware.serial);
@@ -115,7 +134,19 @@ impl MetalVm {
         }
         let console = format!("file,id=console,path={},append=on", file(self.path("console.log")));
         qemu.args(["-chardev", &console, "-serial", "chardev:console"]);
+        qemu.arg("-qmp").arg(format!("unix:{},server=on,wait=off", file(self.path("qmp.sock"))));
         self.qemu = Some(Running::start(qemu, &self.path("qemu.log")));
+    }
+
+    /// Presses its power button, waits until it is off, and powers it off by force where that takes too long.
+    pub fn shut_down(&mut self, longest: Duration) {
+        let told = Instant::now();
+        if self.is_on() && vm::press_power_button(&self.path("qmp.sock")).is_ok() {
+            while self.is_on() && told.elapsed() < longest {
+                thread::sleep(Duration::from_millis(100));
+            }
+        }
+        self.power_off();
     }
 
     /// Powers it off, if it is on: by force, as a BMC does.
@@ -141,6 +172,13 @@ impl MetalVm {
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+/// Makes a file of so many MiB that says nothing but 0x5a.
+fn filled(path: &Path, mib: u64) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    let full = vec![0x5a; 1 << 20];
+    (0..mib).try_for_each(|_| file.write_all(&full))
 }
 
 /// A port of this host that nobody has at this moment.

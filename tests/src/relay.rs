@@ -66,6 +66,16 @@ impl RelayProcess {
         Self::listen(home, "127.0.0.1:0", all, environment.to_vec())
     }
 
+    /// As [`RelayProcess::start`], with its own database, on this address: for who has to know it before.
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub fn start_at(home: &Path, listen: &str, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        Self::listen(home, listen, arguments, Vec::new())
+    }
+
     fn listen(home: &Path, listen: &str, arguments: Vec<String>, environment: Vec<(String, String)>) -> Self {
         let data_dir = home.join("relay");
         let told = data_dir.join("listen");

@@ -7,7 +7,7 @@
 use crate::{programs::Running, relay::RelayProcess};
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
@@ -116,7 +116,8 @@ impl Vm {
     /// # Panics
     /// It does not go off in time.
     pub fn reboot(&mut self) {
-        self.press_power_button();
+        let pressed = press_power_button(&self.path("qmp.sock"));
+        assert!(pressed.is_ok(), "the power button: {pressed:?}");
         let ended = self.qemu.take().map(|qemu| qemu.wait(LONGEST));
         assert_eq!(ended, Some(Some(0)), "{}", self.console());
         self.power_on();
@@ -181,22 +182,30 @@ impl Vm {
         path
     }
 
-    fn press_power_button(&self) {
-        let pressed = UnixStream::connect(self.path("qmp.sock")).and_then(|socket| {
-            let mut lines = BufReader::new(socket.try_clone()?);
-            let mut line = String::new();
-            for command in ["qmp_capabilities", "system_powerdown"] {
-                lines.read_line(&mut line)?;
-                writeln!(&socket, "{{\"execute\": \"{command}\"}}")?;
-            }
-            lines.read_line(&mut line).map(drop)
-        });
-        assert!(pressed.is_ok(), "the power button: {pressed:?}");
-    }
-
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+/// Presses the power button of the machine whose QEMU listens here.
+pub(crate) fn press_power_button(qmp: &Path) -> io::Result<()> {
+    let socket = UnixStream::connect(qmp)?;
+    let mut lines = BufReader::new(socket.try_clone()?);
+    let mut line = String::new();
+    for command in ["qmp_capabilities", "system_powerdown"] {
+        lines.read_line(&mut line)?;
+        writeln!(&socket, "{{\"execute\": \"{command}\"}}")?;
+    }
+    lines.read_line(&mut line).map(drop)
+}
+
+/// The image of a whole disk with bcd, zstd, as `tests/vm-image` made it.
+///
+/// # Panics
+/// It has not been made.
+#[must_use]
+pub fn disk_image() -> PathBuf {
+    image("disk.raw.zst")
 }
 
 /// A file that `tests/vm-image` made.

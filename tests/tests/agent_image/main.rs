@@ -4,4 +4,5 @@
 #![expect(clippy::print_stderr, reason = "how long each workflow took is worth knowing")]
 
 mod image_server;
+mod real;
 mod slow;

@@ -16,7 +16,7 @@ use std::{
 };
 use tests::{
     Answer, BMC_PASSWORD, BMC_USER, Database, FakeBmc, HOST, LocalRelay, Machine, MetalHardware, MetalVm,
-    PERSONAS, Persona, agent_image, client, free_port, unique,
+    PERSONAS, Persona, StartFrom, agent_image, client, free_port, unique,
 };
 
 /// How long a workflow may take: all of it is emulated.
@@ -131,7 +131,7 @@ impl Site {
                 assert_eq!(answer.status(), 200);
                 let cd = self.home.path().join("cd.iso");
                 fs::write(&cd, answer.bytes().await.unwrap()).unwrap();
-                self.vm.power_on(&cd);
+                self.vm.power_on(StartFrom::Cd(&cd));
             }
         }
     }
@@ -169,7 +169,7 @@ fn packed(folder: &Path, disk: &[u8], program: &str, arguments: &[&str]) -> Vec<
     fs::read(to).unwrap()
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex::encode(digest(&SHA256, bytes).as_ref())
 }
 
@@ -183,7 +183,7 @@ fn file_on(disk: &Path, folder: &Path, ask: &str) -> String {
 }
 
 /// `ssh` into the machine.
-fn ssh(port: u16, key: &Path, command: &str) -> (Option<i32>, String) {
+pub(crate) fn ssh(port: u16, key: &Path, command: &str) -> (Option<i32>, String) {
     let mut ssh = Command::new("ssh");
     ssh.args(["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "BatchMode=yes"]);
     ssh.args(["-o", "ConnectTimeout=20", "-o", "LogLevel=ERROR", "-p", &port.to_string(), "-i"]).arg(key);
@@ -191,7 +191,7 @@ fn ssh(port: u16, key: &Path, command: &str) -> (Option<i32>, String) {
     (said.status.code(), String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
-fn key(folder: &Path, name: &str) -> (PathBuf, String) {
+pub(crate) fn key(folder: &Path, name: &str) -> (PathBuf, String) {
     let path = folder.join(name);
     let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&path).status();
     assert!(made.is_ok_and(|made| made.success()), "ssh-keygen");

@@ -16,10 +16,8 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tests::{BMC_PASSWORD, BMC_USER, PERSONAS, program};
+use tests::{BMC_PASSWORD, BMC_USER, Emulator, PERSONAS, program};
 
-/// [`BMC_PASSWORD`] by bcrypt.
-const HASH: &str = "$2b$04$UVtfXHKpO.qTNW5NtkSM2umWg6Fg7KmkAkC8EUNyQqER/CMIobWyq";
 const UUID: &str = "4c4c4544-0035-3410-8050-c6c04f314733";
 /// A password that IPMI can carry.
 const IPMI_PASSWORD: &str = "calvin-17";
@@ -67,30 +65,11 @@ fn image() -> String {
 }
 
 /// sushy-tools' emulator with one machine, and how it is reached.
-fn emulator(folder: &Path) -> (Running, Reach) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate =
-        rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let port = free_port();
-    let place = folder.display();
-    fs::write(folder.join("key.pem"), key.serialize_pem()).unwrap();
-    fs::write(folder.join("certificate.pem"), certificate.pem()).unwrap();
-    fs::write(folder.join("htpasswd"), format!("{BMC_USER}:{HASH}\n")).unwrap();
-    let settings = format!(
-        "SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n\
-         SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_STATE_DIR = '{place}/state'\n\
-         SUSHY_EMULATOR_AUTH_FILE = '{place}/htpasswd'\nSUSHY_EMULATOR_SSL_CERT = '{place}/certificate.pem'\n\
-         SUSHY_EMULATOR_SSL_KEY = '{place}/key.pem'\n\
-         SUSHY_EMULATOR_FAKE_SYSTEMS = [{{'uuid': '{UUID}', 'name': 'node', 'power_state': 'Off', \
-         'nics': [{{'mac': '52:54:00:12:34:56', 'ip': '10.0.2.15'}}]}}]\n"
-    );
-    fs::write(folder.join("settings"), settings).unwrap();
-    let mut command = Command::new(tool("sushy-emulator"));
-    command.arg("--config").arg(folder.join("settings")).current_dir(folder);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let running = Running(child);
-    until("sushy-emulator starts", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
-    (running, reach(format!("127.0.0.1:{port}"), TlsTrust::Ca(certificate.pem())))
+fn emulator(folder: &Path) -> (Emulator, Reach) {
+    let emulator = Emulator::start(folder, (UUID, "52:54:00:12:34:56"), None);
+    let certificate = fs::read_to_string(&emulator.certificate).unwrap();
+    let reach = reach(format!("127.0.0.1:{}", emulator.port), TlsTrust::Ca(certificate));
+    (emulator, reach)
 }
 
 #[tokio::test]
