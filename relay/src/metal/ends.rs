@@ -71,6 +71,7 @@ async fn next(relay: &Context, mut machine: Machine) -> Result<On, Fault> {
     }
     machine.begin(None);
     machine.wanted_power = None;
+    machine.rotates = false;
     match machine::end(machine.state, machine.began_from) {
         Some(end) => moved(relay, machine, end, None, now).await,
         None => with(save(relay, machine, now).await?),
@@ -131,7 +132,7 @@ pub(super) async fn over(relay: &Context, mut machine: Machine, error: LastError
     fail(relay, machine, error).await
 }
 
-/// A workflow has failed; a switch outside of one has too, and leaves the state as it is.
+/// A workflow has failed; a switch or another password outside of one has too, and leaves the state as it is.
 ///
 /// # Errors
 /// The store's.
@@ -139,6 +140,7 @@ pub(super) async fn fail(relay: &Context, mut machine: Machine, error: LastError
     let now = relay.clock.now();
     machine.begin(None);
     machine.wanted_power = None;
+    machine.rotates = false;
     let code = error.code.clone();
     machine.last_error = Some(error);
     match machine.state.failed() {
@@ -281,6 +283,7 @@ async fn write_move(
         settle::release(tx, relay, &machine, now).await?;
     }
     save_last(tx, &mut machine, now).await?;
+        machine.sealed_candidate = None;
     let moved = Moved { actor: ACTOR, request_id: "", at: now, verb: None, from: Some(from), reason };
     told(tx, &relay.random, &machine, &moved).await?;
     Ok(machine)

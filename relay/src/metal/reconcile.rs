@@ -27,6 +27,7 @@ use super::{
     facts::Machine,
     in_band,
     moves::{RECONCILE, SWEEP, ask},
+    rotate,
     settle::{self, plain},
     workflow::{self, Step, power},
 };
@@ -223,6 +224,7 @@ async fn begun(
         Some(step) => (step.as_str(), step.seconds(), step.waits_for()),
         None => ("power", power::LONGEST_SECONDS, Some(WaitingFor::Bmc)),
     };
+        None if machine.rotates => (rotate::NAME, rotate::SECONDS, Some(WaitingFor::Bmc)),
     machine.begin(Some((name, now.plus_seconds(seconds))));
     machine.waiting_for = waits_for;
     save(relay, machine, now).await

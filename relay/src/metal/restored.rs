@@ -20,7 +20,7 @@ const RESTORED: &str = "restored";
 /// How many machines are read at a time.
 const PAGE: i64 = 500;
 
-/// Ends each workflow and each switch as failed, makes `available` a `commissionFailed`, and has every machine erased by the commission
+/// Ends each workflow, each switch and each change of a password as failed, makes `available` a `commissionFailed`, and has every machine erased by the commission
 /// or the release that comes next. Answers how many machines have another state than the backup says.
 ///
 /// # Errors
@@ -48,6 +48,7 @@ async fn halt_one(tx: &mut Tx<'_>, random: &Random, origin: &Origin, id: &NodeId
     };
     machine.begin(None);
     machine.wanted_power = None;
+    machine.rotates = false;
     machine.aborted = false;
     machine.options = Options::Nothing;
     machine.sealed_user_data = None;
