@@ -272,18 +272,21 @@ async fn write_move(
     if to != MetalState::Deployed
         && let Some(token) = machine.install_token.as_ref().filter(|_| from == MetalState::Deploying)
     {
-        // A system that was half installed does not join later.
+        // A system that was half installed does not join later, and one that has is none.
         token_views::revoke(tx, token, now).await?;
+        if machine.has_joined {
+            settle::end_certificate(tx, relay, &machine.node_id).await?;
+        }
     }
     if to == MetalState::Available && from != MetalState::Inspecting {
         machine.tainted = false;
     }
     if to == MetalState::Retired {
         machine.sealed_credentials = None;
+        machine.sealed_candidate = None;
         settle::release(tx, relay, &machine, now).await?;
     }
     save_last(tx, &mut machine, now).await?;
-        machine.sealed_candidate = None;
     let moved = Moved { actor: ACTOR, request_id: "", at: now, verb: None, from: Some(from), reason };
     told(tx, &relay.random, &machine, &moved).await?;
     Ok(machine)

@@ -171,7 +171,9 @@ async fn taken(relay: &Context, claim: &Claim, id: &NodeId) -> Result<Taken, Fau
 async fn step(relay: &Context, machine: Machine) -> Result<On, Fault> {
     let now = relay.clock.now();
     if machine.aborted && machine.state.phase() == StatePhase::Transient {
-        return fail(relay, machine, plain("aborted", "somebody ended the workflow")).await;
+        let contested = machine.last_error.clone().filter(|error| error.code == settle::CONTESTED);
+        let error = contested.unwrap_or_else(|| plain("aborted", "somebody ended the workflow"));
+        return fail(relay, machine, error).await;
     }
     let step = workflow::at(&machine);
     if machine.step.is_some() && step.is_none() && machine.state.phase() == StatePhase::Transient {
@@ -222,9 +224,9 @@ async fn begun(
     }
     let (name, seconds, waits_for) = match step {
         Some(step) => (step.as_str(), step.seconds(), step.waits_for()),
+        None if machine.rotates => (rotate::NAME, rotate::SECONDS, Some(WaitingFor::Bmc)),
         None => ("power", power::LONGEST_SECONDS, Some(WaitingFor::Bmc)),
     };
-        None if machine.rotates => (rotate::NAME, rotate::SECONDS, Some(WaitingFor::Bmc)),
     machine.begin(Some((name, now.plus_seconds(seconds))));
     machine.waiting_for = waits_for;
     save(relay, machine, now).await

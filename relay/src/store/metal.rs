@@ -6,7 +6,7 @@ use crate::metal::facts::{Boot, Machine, Reach};
 use serde_json::json;
 use shared::{
     api::{
-        metal::{MetalState, NodeCertificate, PowerTarget, WaitingFor},
+        metal::{LastError, MetalState, NodeCertificate, PowerTarget, WaitingFor},
         node::Trust,
         nodes::NodeState,
     },
@@ -63,6 +63,9 @@ const NUDGE: &str = "UPDATE metal SET version = version + 1 WHERE node_id = $1";
 const AGENT_JOINED: &str = "UPDATE metal SET agent_key = $3, identity = $4, version = version + 1 \
     WHERE node_id = $1 AND boot_token = $2";
 
+const AGENT_CONTESTED: &str = "UPDATE metal SET agent_key = NULL, aborted = 1, last_error = $2, version = version + 1 \
+    WHERE node_id = $1";
+
 pub(super) const STATEMENTS: &[&str] = &[
     FIND,
     LOCK,
@@ -78,18 +81,19 @@ pub(super) const STATEMENTS: &[&str] = &[
     AT_BOOT,
     NUDGE,
     AGENT_JOINED,
+    AGENT_CONTESTED,
 ];
 
 /// The table and the column of sealed credentials.
 pub const TABLE: &str = "metal";
 /// See [`TABLE`].
 pub const COLUMN: &str = "sealed_credentials";
+/// The column of those that a rotation has given to a BMC.
+pub const CANDIDATE_COLUMN: &str = "sealed_candidate";
 
 /// The machine as it is now, not locked.
 ///
 /// # Errors
-/// The column of those that a rotation has given to a BMC.
-pub const CANDIDATE_COLUMN: &str = "sealed_candidate";
 /// The store's.
 pub async fn find(tx: &mut Tx<'_>, id: &NodeId) -> Result<Option<Machine>, StoreError> {
     tx.fetch_optional(FIND, &[id.as_str().into()]).await?.map(|row| machine(&row)).transpose()
@@ -236,6 +240,16 @@ pub async fn agent_joined(tx: &mut Tx<'_>, machine: &Machine, key_sha256: &str) 
     if tx.execute(AGENT_JOINED, &row).await? == 1 { Ok(()) } else { Err(StoreError::Race) }
 }
 
+/// Writes that a machine, which is locked, has no agent any more and that its workflow is to end, and why; wakes whoever works on it.
+///
+/// # Errors
+/// The store's.
+pub async fn agent_contested(tx: &mut Tx<'_>, id: &NodeId, why: &LastError) -> Result<(), StoreError> {
+    let why = json!(why).to_string();
+    tx.execute(AGENT_CONTESTED, &[id.as_str().into(), why.as_str().into()]).await?;
+    nudge(tx, id).await
+}
+
 async fn write(
     tx: &mut Tx<'_>,
     sql: &'static str,
@@ -293,6 +307,8 @@ async fn write(
         (&machine.agent_key).into(),
         machine.install_token.as_ref().map(JoinTokenId::as_str).into(),
         machine.agent_step.as_ref().map(MetalStepId::as_str).into(),
+        machine.rotates.into(),
+        (&machine.sealed_candidate).into(),
     ];
     tx.execute(sql, &row).await
 }
@@ -307,8 +323,6 @@ fn machine(row: &Row) -> Result<Machine, StoreError> {
         began_from: row.word("began_from")?,
         task_id: maybe_id(row, "task_id")?,
         step: row.maybe_text("step")?,
-        machine.rotates.into(),
-        (&machine.sealed_candidate).into(),
         attempt: row.integer("attempt")?,
         deadline: row.maybe_time("deadline")?,
         waiting_for: row.maybe_word("waiting_for")?,
@@ -325,6 +339,8 @@ fn machine(row: &Row) -> Result<Machine, StoreError> {
             tls: row.json("tls")?,
         },
         sealed_credentials: row.maybe_text("sealed_credentials")?,
+        rotates: row.flag("rotates")?,
+        sealed_candidate: row.maybe_text("sealed_candidate")?,
         refusals: row.integer("refusals")?,
         retry_at: row.maybe_time("retry_at")?,
         expect_serial: row.maybe_text("expect_serial")?,
@@ -339,8 +355,6 @@ fn machine(row: &Row) -> Result<Machine, StoreError> {
         sealed_user_data: row.maybe_text("sealed_user_data")?,
         tainted: row.flag("tainted")?,
         boot: boot(row)?,
-        rotates: row.flag("rotates")?,
-        sealed_candidate: row.maybe_text("sealed_candidate")?,
         agent_key: row.maybe_text("agent_key")?,
         install_token: maybe_id(row, "install_token")?,
         has_joined: row.text("joined")? == NodeState::Live.as_str(),

@@ -22,6 +22,8 @@ mod login_device;
 mod matrix;
 mod metal;
 mod metal_in_band;
+mod metal_rotation;
+mod metal_theft;
 mod operator;
 mod over;
 mod own_root;
