@@ -23,6 +23,7 @@ mod matrix;
 mod metal;
 mod metal_in_band;
 mod metal_rotation;
+mod metal_secrecy;
 mod metal_theft;
 mod operator;
 mod over;
