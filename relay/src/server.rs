@@ -50,6 +50,7 @@ pub use error::ServeError;
 pub async fn serve(settings: Settings) -> Result<(), ServeError> {
     let stop = stop_signal().map_err(ServeError::start("watching for signals"))?;
     raise_file_limit();
+    forbid_cores();
     let relay = Relay::start(settings, Clock::system(), Random::system()).await?;
     relay.run(stop).await
 }
@@ -311,6 +312,13 @@ fn raise_file_limit() {
         .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
     if let Err(error) = raised {
         tracing::warn!(error = chain(&error), "the limit of open files stays as it is");
+    }
+}
+
+/// Lets neither this process nor what it starts leave a core: keys and passwords would be in it.
+fn forbid_cores() {
+    if let Err(error) = setrlimit(Resource::RLIMIT_CORE, 0, 0) {
+        tracing::warn!(error = chain(&error), "a crash may leave a core with secrets in it");
     }
 }
 

@@ -182,3 +182,6 @@ async fn in_time<T, E: std::fmt::Display>(
         Err(_) => Err(failed(format!("{what} took longer than {} s", limit.as_secs()))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! compute/metal: a verb judges the move by the table, records it and asks for the reconciler, in one transaction; it never
-//! touches the machine. A verb that comes while the machine is being switched waits for the end of that.
+//! touches the machine. A verb that comes while the machine is being switched, or its BMC's password changed, waits for the end of
+//! that.
 
 mod enroll;
 mod verbs;
@@ -133,8 +134,9 @@ async fn moved(
         return Err(conflict(detail));
     }
     let before = machine.state;
-    let then = machine::judge(before, verb.verb, verb.with).ok_or_else(|| forbidden(&machine, verb.verb))?;
-    if machine.wanted_power.is_some() && verb.verb != MetalVerb::SetCredentials {
+    let then = machine::judge(before, verb.verb, verb.with).ok_or_else(|| forbidden(&machine, verb))?;
+    let waits = verb.verb != MetalVerb::SetCredentials || verb.with == With::Rotate;
+    if waits && (machine.wanted_power.is_some() || machine.rotates) {
         return Err(switching(&machine));
     }
     if let Move::Workflow(through, _) = then {
@@ -234,14 +236,15 @@ fn viewer(call: &Call, pool: &PoolFacts) -> Result<Viewer, Fault> {
     Ok(if decision == Decision::Allow { Viewer::SiteOwner } else { Viewer::Tenant })
 }
 
-fn forbidden(machine: &Machine, verb: MetalVerb) -> Fault {
+fn forbidden(machine: &Machine, verb: &Verb<'_>) -> Fault {
     let allowed: Vec<String> =
         machine::allowed(machine.state).into_iter().map(|verb| verb.as_str().to_owned()).collect();
     let detail = format!(
-        "The machine {} is {}: {} is no legal move; legal are: {}.",
+        "The machine {} is {}: {}{} is no legal move; legal are: {}.",
         machine.node_id,
         machine.state.as_str(),
-        verb.as_str(),
+        verb.verb.as_str(),
+        if verb.with == With::Nothing { String::new() } else { format!(" with {}", verb.with.as_str()) },
         if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") }
     );
     Problem::new(Code::InvalidState, detail).in_state(machine.state.as_str(), allowed).into()
@@ -249,7 +252,7 @@ fn forbidden(machine: &Machine, verb: MetalVerb) -> Fault {
 
 fn switching(machine: &Machine) -> Fault {
     let detail = format!(
-        "The machine {} is being switched on or off; ask again when that is over (relay metal get).",
+        "The machine {} is being switched on or off, or its BMC's password changed; ask again when that is over (relay metal get).",
         machine.node_id
     );
     Problem::new(Code::InvalidState, detail).in_state(machine.state.as_str(), Vec::new()).into()

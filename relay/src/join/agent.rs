@@ -5,11 +5,15 @@
 //! Whoever reads the image has the token, which is why it is spent by the machine's own agent within minutes, is refused to any other
 //! machine, and leads to nothing that is a node's. The agent's key is what counts from then on: with it the certificate is renewed,
 //! as long as the workflow lasts that started the agent.
+//!
+//! **Who comes first is believed, where no endorsement key tells two machines apart**: whoever reads the image on its way to the BMC and
+//! knows what the machine calls itself can join in its stead. But not unseen: the other one of the two comes with the same token and
+//! another key, and then neither goes on ([`contest`]).
 
 use super::{
     attest::{self, endorsement},
     evidence, issue, standing,
-    submit::Submission,
+    submit::{Judged, Submission},
     tokens,
 };
 use crate::{
@@ -17,7 +21,7 @@ use crate::{
     call::{Call, unauthenticated},
     facts::{NodeFacts, PoolFacts, TokenFacts},
     fault::Fault,
-    metal::facts::Machine,
+    metal::{causes::Cause, facts::Machine},
     store::{
         Tx,
         certificates::{self, CertificateRow, JoinPlace, JoinRow},
@@ -47,7 +51,7 @@ pub(super) async fn judge(
     join: &Submission<'_>,
     token: &TokenFacts,
     pool: &PoolFacts,
-) -> Result<JoinAnswer, Fault> {
+) -> Result<Judged, Fault> {
     let (relay, now) = (&join.call.relay, join.call.now);
     let node = token.node.as_ref().ok_or_else(unauthenticated)?;
     let prior = certificates::find_join(tx, join.token, &join.csr_sha256).await?;
@@ -55,11 +59,15 @@ pub(super) async fn judge(
     standing::judge("", &row)?;
     let mut machine = metal::lock(tx, node).await?.ok_or_else(standing::released)?;
     if let Some(prior) = prior {
-        return replay(tx, join, token, &machine, &prior).await;
+        return replay(tx, join, token, &machine, &prior).await.map(Ok);
     }
-    tokens::admits(token, now)?;
-    if machine.boot.as_ref().is_none_or(|boot| boot.token != token.id) {
-        return Err(standing::superseded().into());
+    let is_current = machine.boot.as_ref().is_some_and(|boot| boot.token == token.id);
+    let spent = tokens::admits(token, now).err();
+    let is_second = is_current && machine.agent_key.is_some() && tokens::not_revoked(token).is_ok();
+    match &spent {
+        Some(spent) if !is_second => return Err(spent.clone().into()),
+        _ if !is_current => return Err(standing::superseded().into()),
+        _ => {}
     }
     let ek = join.ek_sha256();
     if ek.is_none() && pool.policy.attestors.tpm == TpmMode::Required {
@@ -71,6 +79,10 @@ pub(super) async fn judge(
     let known = evidence::proven_keys(tx, &row).await?;
     if !known.is_empty() && !ek.is_some_and(|ek| known.iter().any(|known| known == ek)) {
         return Err(super::identity::other_key(node).into());
+    }
+    if let Some(spent) = spent {
+        contest(tx, join, node).await?;
+        return Ok(Err(spent));
     }
     let certificate = certificate(join.call, &row, pool, (&join.request.key, &join.csr_sha256))?;
     join_tokens::consume(tx, join.token, false, now).await?;
@@ -84,7 +96,14 @@ pub(super) async fn judge(
     metal::agent_joined(tx, &machine, &join.key_sha256).await?;
     metal::nudge(tx, node).await?;
     tracing::info!(%node, remote = join.remote_address, "the agent of a machine has joined");
-    Ok(JoinAnswer::Issued(issue::answer(&relay.ca.load(), &certificate, now)))
+    Ok(Ok(JoinAnswer::Issued(issue::answer(&relay.ca.load(), &certificate, now))))
+}
+
+/// Cuts off the agent that came first, and ends its workflow: a second one has come that may as well be the machine's own. Nobody can
+/// tell which of them took the image off the network, or whether the machine has started from it twice.
+async fn contest(tx: &mut Tx<'_>, join: &Submission<'_>, node: &NodeId) -> Result<(), Fault> {
+    tracing::warn!(%node, remote = join.remote_address, "a second agent has come to a machine by the token of one start");
+    Ok(metal::agent_contested(tx, node, &Cause::AgentContested.told()).await?)
 }
 
 /// The answer to a join that was admitted before, as long as the agent counts.

@@ -100,8 +100,13 @@ pub async fn submit(call: &Call, input: &JoinInput) -> Result<JoinAnswer, Fault>
         agent_version: &input.agent.version,
         kubernetes_node_name: input.kubernetes.as_ref().map(|cluster| cluster.node_name.as_str()),
     };
-    call.relay.store.transact("node.join", submission, |tx, submission| Box::pin(judge(tx, submission))).await
+    let judged =
+        call.relay.store.transact("node.join", submission, |tx, join| Box::pin(judge(tx, join))).await?;
+    Ok(judged?)
 }
+
+/// What a join came to. A refusal in it is one that keeps what its transaction wrote.
+pub(super) type Judged = Result<JoinAnswer, Problem>;
 
 /// Reads a certificate request and checks that its sender holds the key.
 ///
@@ -121,7 +126,7 @@ pub fn read_request(pem: &str) -> Result<CertificateRequest, Problem> {
     Ok(request)
 }
 
-async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fault> {
+async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<Judged, Fault> {
     let now = join.call.now;
     let token = queue::lock_token(tx, &join.call.relay, join.token, now).await?;
     let token = token.ok_or_else(unauthenticated)?;
@@ -129,6 +134,17 @@ async fn judge(tx: &mut Tx<'_>, join: &Submission<'_>) -> Result<JoinAnswer, Fau
     if token.purpose == TokenPurpose::Agent {
         return agent::judge(tx, join, &token, &pool).await;
     }
+    of_node(tx, join, token, pool).await.map(Ok)
+}
+
+/// The judgement of whoever is to be a node. The token is locked.
+async fn of_node(
+    tx: &mut Tx<'_>,
+    join: &Submission<'_>,
+    token: TokenFacts,
+    pool: PoolFacts,
+) -> Result<JoinAnswer, Fault> {
+    let now = join.call.now;
     if let Some(prior) = certificates::find_join(tx, join.token, &join.csr_sha256).await? {
         return replay(tx, join, &token, &pool, prior).await;
     }

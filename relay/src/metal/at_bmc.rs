@@ -5,10 +5,9 @@ use super::{
     bmc::{Bmc, BmcError, Networks, Reason, Said},
     boot,
     causes::Cause,
-    credentials,
     ends::{self, Halt, On, done, failed, later, over, save, save_last, with},
     facts::{Asked, Machine, TlsTrust},
-    settle,
+    rotate, settle,
     workflow::{self, Step, power},
 };
 use crate::{context::Context, fault::Fault, store::sites};
@@ -19,7 +18,7 @@ use tokio::time::timeout;
 /// How long all exchanges of one step may take. With a turn's time it ends before the worker gives up.
 const STEP_TIME: Duration = Duration::from_secs(100);
 
-/// Does a step, or switches the machine where there is none.
+/// Does a step; where there is none, switches the machine or gives its BMC another password.
 ///
 /// # Errors
 /// The store's.
@@ -33,13 +32,17 @@ pub(super) async fn act(relay: &Context, machine: Machine, step: Option<Step>) -
         if step == Some(Step::Insert) && machine.boot.is_none() {
             return boot::prepared(relay, machine.clone()).await;
         }
-        match opened(relay, &machine, &networks).await? {
-            Ok(bmc) => {
-                let on = at(relay, machine.clone(), &bmc, step).await;
+        if step.is_none() && machine.rotates {
+            return rotate::act(relay, machine.clone(), &networks).await;
+        }
+        match rotate::opened(relay, machine.clone(), &networks).await? {
+            Some((machine, Ok(bmc))) => {
+                let on = at(relay, machine, &bmc, step).await;
                 bmc.close().await;
                 on
             }
-            Err(error) => failed(relay, machine.clone(), error).await,
+            Some((machine, Err(error))) => failed(relay, machine, error).await,
+            None => Ok(On::Lost),
         }
     };
     match timeout(STEP_TIME, work).await {
@@ -55,17 +58,18 @@ pub(super) async fn act(relay: &Context, machine: Machine, step: Option<Step>) -
 pub(super) async fn keep_on(relay: &Context, machine: Machine, look_seconds: u32) -> Result<On, Fault> {
     let networks = networks(relay, &machine).await?;
     let looked = timeout(STEP_TIME, async {
-        match opened(relay, &machine, &networks).await? {
-            Ok(bmc) => {
-                let on = turned_on(relay, machine.clone(), &bmc).await;
+        match rotate::opened(relay, machine.clone(), &networks).await? {
+            Some((machine, Ok(bmc))) => {
+                let on = turned_on(relay, machine, &bmc).await;
                 bmc.close().await;
                 on
             }
             // Whoever waits for the machine itself goes on waiting, but refused credentials are refused.
-            Err(error) if error.reason == Reason::Unauthorized => {
-                Ok(Some(failed(relay, machine.clone(), error).await?))
+            Some((machine, Err(error))) if error.reason == Reason::Unauthorized => {
+                Ok(Some(failed(relay, machine, error).await?))
             }
-            Err(_) => Ok::<_, Fault>(None),
+            Some((_, Err(_))) => Ok::<_, Fault>(None),
+            None => Ok(Some(On::Lost)),
         }
     });
     match looked.await {
@@ -131,17 +135,6 @@ async fn networks(relay: &Context, machine: &Machine) -> Result<Networks, Fault>
         Box::pin(async move { Ok::<_, Fault>(sites::find(tx, &machine.site_id).await?) })
     });
     Ok(Networks::of(&site.await?.map(|site| site.bmc_networks).unwrap_or_default()))
-}
-
-/// The BMC, if it lets us in.
-async fn opened(
-    relay: &Context,
-    machine: &Machine,
-    networks: &Networks,
-) -> Result<Result<Bmc, BmcError>, Fault> {
-    let Some(sealed) = &machine.sealed_credentials else { return Ok(Err(Reason::CredentialsMissing.into())) };
-    let credentials = credentials::open(&relay.keys, &machine.node_id, sealed)?;
-    Ok(Bmc::open(&machine.reach, credentials, networks).await)
 }
 
 /// Writes down the key that a BMC shows first, before it is sent a credential.

@@ -8,6 +8,7 @@ use shared::api::metal::LastError;
 #[expect(missing_docs, reason = "each is a row of CAUSES, which says what it means")]
 pub enum Cause {
     Aborted,
+    AgentContested,
     Deadline,
     IdentityMismatch,
     IdentityTaken,
@@ -27,6 +28,7 @@ type Row = (Cause, &'static str, &'static str);
 #[rustfmt::skip]
 pub const CAUSES: &[Row] = &[
     (Cause::Aborted, "aborted", "somebody ended the workflow"),
+    (Cause::AgentContested, "agentContested", "a second agent came with this start's token: somebody took the image off the network between relay and BMC, or the machine started from it twice; what the first one was given (a deployment's user data among it) may be known to somebody else"),
     (Cause::Deadline, "deadline", "the step took too long"),
     (Cause::IdentityMismatch, "identityMismatch", "the machine is not the one that its BMC, or expectSerial, says; is it the right BMC?"),
     (Cause::IdentityTaken, "identityTaken", "the machine's UUID or serial number is held by another node of the site; retire or release that one first"),

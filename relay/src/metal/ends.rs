@@ -71,6 +71,7 @@ async fn next(relay: &Context, mut machine: Machine) -> Result<On, Fault> {
     }
     machine.begin(None);
     machine.wanted_power = None;
+    machine.rotates = false;
     match machine::end(machine.state, machine.began_from) {
         Some(end) => moved(relay, machine, end, None, now).await,
         None => with(save(relay, machine, now).await?),
@@ -131,7 +132,7 @@ pub(super) async fn over(relay: &Context, mut machine: Machine, error: LastError
     fail(relay, machine, error).await
 }
 
-/// A workflow has failed; a switch outside of one has too, and leaves the state as it is.
+/// A workflow has failed; a switch or another password outside of one has too, and leaves the state as it is.
 ///
 /// # Errors
 /// The store's.
@@ -139,6 +140,7 @@ pub(super) async fn fail(relay: &Context, mut machine: Machine, error: LastError
     let now = relay.clock.now();
     machine.begin(None);
     machine.wanted_power = None;
+    machine.rotates = false;
     let code = error.code.clone();
     machine.last_error = Some(error);
     match machine.state.failed() {
@@ -270,14 +272,18 @@ async fn write_move(
     if to != MetalState::Deployed
         && let Some(token) = machine.install_token.as_ref().filter(|_| from == MetalState::Deploying)
     {
-        // A system that was half installed does not join later.
+        // A system that was half installed does not join later, and one that has is none.
         token_views::revoke(tx, token, now).await?;
+        if machine.has_joined {
+            settle::end_certificate(tx, relay, &machine.node_id).await?;
+        }
     }
     if to == MetalState::Available && from != MetalState::Inspecting {
         machine.tainted = false;
     }
     if to == MetalState::Retired {
         machine.sealed_credentials = None;
+        machine.sealed_candidate = None;
         settle::release(tx, relay, &machine, now).await?;
     }
     save_last(tx, &mut machine, now).await?;

@@ -173,6 +173,10 @@ pub struct Machine {
     pub reach: Reach,
     /// User and password, sealed.
     pub sealed_credentials: Option<String>,
+    /// Whether its BMC's user is to get another password.
+    pub rotates: bool,
+    /// User and password that the BMC was given, and that nobody has seen to hold, sealed.
+    pub sealed_candidate: Option<String>,
     /// How often in a row the BMC refused them.
     pub refusals: i64,
     /// When they are tried again.
@@ -225,7 +229,7 @@ impl Machine {
     /// Whether a worker has something to do with it.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.state.phase() == StatePhase::Transient || self.wanted_power.is_some()
+        self.state.phase() == StatePhase::Transient || self.wanted_power.is_some() || self.rotates
     }
 
     /// Puts it at the beginning of a step, or between workflows.

@@ -18,6 +18,8 @@ pub enum With {
     Exit,
     /// `rebuild: true`, of a deployment.
     Rebuild,
+    /// `rotate: true`, of credentials.
+    Rotate,
 }
 
 impl With {
@@ -28,6 +30,7 @@ impl With {
             Self::Nothing => "",
             Self::Exit => "exit",
             Self::Rebuild => "rebuild",
+            Self::Rotate => "rotate",
         }
     }
 }
@@ -65,7 +68,7 @@ const fn row(verb: MetalVerb, with: With, from: &'static [MetalState], then: Mov
 pub const TABLE: &[Row] = {
     use MetalVerb as V;
     use Move::{Abort, Stay, Workflow};
-    use With::{Exit, Nothing, Rebuild};
+    use With::{Exit, Nothing, Rebuild, Rotate};
     &[
         row(V::Enroll, Nothing, &[EnrollFailed], Workflow(Enrolling, Enrolled)),
         row(V::Inspect, Nothing, &[Enrolled, Inspected, InspectFailed], Workflow(Inspecting, Inspected)),
@@ -80,6 +83,8 @@ pub const TABLE: &[Row] = {
         row(V::Retire, Nothing, &[Enrolled, Inspected, Available, EnrollFailed, InspectFailed, CommissionFailed, ReleaseFailed, RetireFailed], Workflow(Retiring, Retired)),
         row(V::Abort, Nothing, &[Enrolling, Inspecting, Commissioning, Deploying, Rescuing, Unrescuing, Releasing, Retiring], Abort),
         row(V::SetCredentials, Nothing, &[Enrolling, EnrollFailed, Enrolled, Inspecting, InspectFailed, Inspected, Commissioning, CommissionFailed, Available, Deploying, DeployFailed, Deployed, Rescuing, RescueFailed, Rescued, Unrescuing, UnrescueFailed, Releasing, ReleaseFailed, Retiring, RetireFailed], Stay),
+        // One of the two passwords is in doubt meanwhile, so no workflow is at the machine.
+        row(V::SetCredentials, Rotate, &[EnrollFailed, Enrolled, InspectFailed, Inspected, CommissionFailed, Available, DeployFailed, Deployed, RescueFailed, Rescued, UnrescueFailed, ReleaseFailed, RetireFailed], Stay),
         row(V::Power, Nothing, &[EnrollFailed, Enrolled, InspectFailed, Inspected, CommissionFailed, Available, DeployFailed, Deployed, RescueFailed, Rescued, UnrescueFailed, ReleaseFailed, RetireFailed], Stay),
     ]
 };
@@ -118,29 +123,47 @@ mod tests {
     /// metal.md's own table, in another form: from each state, the verbs, and where they lead.
     const EXPECTED: &[(MetalState, &str)] = &[
         (Enrolling, "abort setCredentials"),
-        (EnrollFailed, "enroll>enrolled retire>retired setCredentials power"),
-        (Enrolled, "inspect>inspected retire>retired setCredentials power"),
+        (EnrollFailed, "enroll>enrolled retire>retired setCredentials setCredentials+rotate power"),
+        (Enrolled, "inspect>inspected retire>retired setCredentials setCredentials+rotate power"),
         (Inspecting, "abort setCredentials"),
-        (InspectFailed, "inspect>inspected retire>retired setCredentials power"),
-        (Inspected, "inspect>inspected commission>available retire>retired setCredentials power"),
+        (InspectFailed, "inspect>inspected retire>retired setCredentials setCredentials+rotate power"),
+        (
+            Inspected,
+            "inspect>inspected commission>available retire>retired setCredentials setCredentials+rotate power",
+        ),
         (Commissioning, "abort setCredentials"),
-        (CommissionFailed, "commission>available retire>retired setCredentials power"),
+        (CommissionFailed, "commission>available retire>retired setCredentials setCredentials+rotate power"),
         (
             Available,
-            "inspect>available commission>available deploy>deployed deploy+rebuild>deployed retire>retired setCredentials power",
+            "inspect>available commission>available deploy>deployed deploy+rebuild>deployed retire>retired setCredentials setCredentials+rotate power",
         ),
         (Deploying, "abort setCredentials"),
-        (DeployFailed, "deploy>deployed deploy+rebuild>deployed release>available setCredentials power"),
-        (Deployed, "deploy+rebuild>deployed rescue>rescued release>available setCredentials power"),
+        (
+            DeployFailed,
+            "deploy>deployed deploy+rebuild>deployed release>available setCredentials setCredentials+rotate power",
+        ),
+        (
+            Deployed,
+            "deploy+rebuild>deployed rescue>rescued release>available setCredentials setCredentials+rotate power",
+        ),
         (Rescuing, "abort setCredentials"),
-        (RescueFailed, "rescue>rescued rescue+exit>deployed release>available setCredentials power"),
-        (Rescued, "rescue+exit>deployed release>available setCredentials power"),
+        (
+            RescueFailed,
+            "rescue>rescued rescue+exit>deployed release>available setCredentials setCredentials+rotate power",
+        ),
+        (Rescued, "rescue+exit>deployed release>available setCredentials setCredentials+rotate power"),
         (Unrescuing, "abort setCredentials"),
-        (UnrescueFailed, "rescue>rescued rescue+exit>deployed release>available setCredentials power"),
+        (
+            UnrescueFailed,
+            "rescue>rescued rescue+exit>deployed release>available setCredentials setCredentials+rotate power",
+        ),
         (Releasing, "abort setCredentials"),
-        (ReleaseFailed, "commission>available release>available retire>retired setCredentials power"),
+        (
+            ReleaseFailed,
+            "commission>available release>available retire>retired setCredentials setCredentials+rotate power",
+        ),
         (Retiring, "abort setCredentials"),
-        (RetireFailed, "retire>retired setCredentials power"),
+        (RetireFailed, "retire>retired setCredentials setCredentials+rotate power"),
         (Retired, ""),
     ];
 
@@ -152,7 +175,7 @@ mod tests {
         for state in MetalState::ALL {
             let mut found = Vec::new();
             for verb in MetalVerb::ALL {
-                for with in [With::Nothing, With::Rebuild, With::Exit] {
+                for with in [With::Nothing, With::Rebuild, With::Exit, With::Rotate] {
                     let Some(then) = judge(state, verb, with) else { continue };
                     let with =
                         if with == With::Nothing { String::new() } else { format!("+{}", with.as_str()) };

@@ -13,6 +13,7 @@ pub mod moves;
 pub mod reach;
 pub mod reconcile;
 pub mod restored;
+mod rotate;
 pub mod settle;
 mod tokens;
 pub mod view;

@@ -28,7 +28,7 @@ use super::{
     facts::Machine,
     in_band,
     moves::{RECONCILE, SWEEP, ask},
-    settle,
+    rotate, settle,
     workflow::{self, Step, power},
 };
 use crate::{
@@ -171,7 +171,9 @@ async fn taken(relay: &Context, claim: &Claim, id: &NodeId) -> Result<Taken, Fau
 async fn step(relay: &Context, machine: Machine) -> Result<On, Fault> {
     let now = relay.clock.now();
     if machine.aborted && machine.state.phase() == StatePhase::Transient {
-        return fail(relay, machine, Cause::Aborted.told()).await;
+        let contested = Cause::AgentContested.as_str();
+        let contested = machine.last_error.clone().filter(|error| error.code == contested);
+        return fail(relay, machine, contested.unwrap_or_else(|| Cause::Aborted.told())).await;
     }
     let step = workflow::at(&machine);
     if machine.step.is_some() && step.is_none() && machine.state.phase() == StatePhase::Transient {
@@ -222,6 +224,7 @@ async fn begun(
     }
     let (name, seconds, waits_for) = match step {
         Some(step) => (step.as_str(), step.seconds(), step.waits_for()),
+        None if machine.rotates => (rotate::NAME, rotate::SECONDS, Some(WaitingFor::Bmc)),
         None => ("power", power::LONGEST_SECONDS, Some(WaitingFor::Bmc)),
     };
     machine.begin(Some((name, now.plus_seconds(seconds))));

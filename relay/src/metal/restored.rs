@@ -18,7 +18,7 @@ use shared::{api::metal::MetalState, id::NodeId};
 /// How many machines are read at a time.
 const PAGE: i64 = 500;
 
-/// Ends each workflow and each switch as failed, makes `available` a `commissionFailed`, and has every machine erased by the commission
+/// Ends each workflow, each switch and each change of a password as failed, makes `available` a `commissionFailed`, and has every machine erased by the commission
 /// or the release that comes next. Answers how many machines have another state than the backup says.
 ///
 /// # Errors
@@ -46,6 +46,7 @@ async fn halt_one(tx: &mut Tx<'_>, random: &Random, origin: &Origin, id: &NodeId
     };
     machine.begin(None);
     machine.wanted_power = None;
+    machine.rotates = false;
     machine.aborted = false;
     machine.options = Options::Nothing;
     machine.sealed_user_data = None;

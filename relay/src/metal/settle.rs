@@ -116,18 +116,27 @@ pub(super) async fn revoked(relay: &Context, machine: Machine) -> Result<Option<
     let ended = store.transact("metal.revoke", (relay, &machine), |tx, (relay, machine)| {
         Box::pin(async move {
             let mut machine = (*machine).clone();
-            identities::lock_of(tx, &machine.node_id).await?;
-            let node = nodes::lock(tx, &machine.node_id).await?.ok_or(StoreError::Race)?;
-            if !node.current_serial.is_empty() {
-                nodes::end_certificate(tx, &machine.node_id).await?;
-                identities::free_other_keys(tx, &machine.node_id, "").await?;
-                crls::changed(tx, &relay.random).await?;
-            }
+            end_certificate(tx, relay, &machine.node_id).await?;
             save_last(tx, &mut machine, relay.clock.now()).await?;
             Ok::<_, Halt>(machine)
         })
     });
     ends::kept(ended.await)
+}
+
+/// Ends the certificate of a node, if it has one.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn end_certificate(tx: &mut Tx<'_>, relay: &Context, id: &NodeId) -> Result<(), Fault> {
+    identities::lock_of(tx, id).await?;
+    let node = nodes::lock(tx, id).await?.ok_or(StoreError::Race)?;
+    if !node.current_serial.is_empty() {
+        nodes::end_certificate(tx, id).await?;
+        identities::free_other_keys(tx, id, "").await?;
+        crls::changed(tx, &relay.random).await?;
+    }
+    Ok(())
 }
 
 /// What a system is to find, opened.

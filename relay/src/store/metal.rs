@@ -6,7 +6,7 @@ use crate::metal::facts::{Boot, Machine, Reach};
 use serde_json::json;
 use shared::{
     api::{
-        metal::{MetalState, NodeCertificate, PowerTarget, WaitingFor},
+        metal::{LastError, MetalState, NodeCertificate, PowerTarget, WaitingFor},
         node::Trust,
         nodes::NodeState,
     },
@@ -19,7 +19,7 @@ const FIND: &str = "SELECT m.node_id, m.pool_id, m.tenant_id, m.site_id, m.state
     m.deadline, m.waiting_for, m.intent, m.last_error, m.skipped, m.aborted, m.forced, m.wanted_power, m.address, m.protocol, \
     m.cipher_suite, m.tls, m.sealed_credentials, m.refusals, m.retry_at, m.expect_serial, m.vendor, m.firmware, m.virtual_media, \
     m.identity, m.hardware, m.power_state, m.options, m.sealed_user_data, m.tainted, m.sealed_boot, m.boot_path_sha256, m.boot_token, \
-    m.agent_key, m.install_token, m.agent_step, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
+    m.agent_key, m.install_token, m.agent_step, m.rotates, m.sealed_candidate, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
     c.trust AS certificate_trust, CASE WHEN n.token_id = m.install_token THEN n.state ELSE '' END AS joined, s.progress \
     FROM metal m JOIN nodes n ON n.id = m.node_id LEFT JOIN certificates c ON c.serial = n.current_serial AND n.state = 'live' \
     LEFT JOIN metal_steps s ON s.id = m.agent_step \
@@ -29,7 +29,7 @@ const PAGE: &str = "SELECT m.node_id, m.pool_id, m.tenant_id, m.site_id, m.state
     m.deadline, m.waiting_for, m.intent, m.last_error, m.skipped, m.aborted, m.forced, m.wanted_power, m.address, m.protocol, \
     m.cipher_suite, m.tls, m.sealed_credentials, m.refusals, m.retry_at, m.expect_serial, m.vendor, m.firmware, m.virtual_media, \
     m.identity, m.hardware, m.power_state, m.options, m.sealed_user_data, m.tainted, m.sealed_boot, m.boot_path_sha256, m.boot_token, \
-    m.agent_key, m.install_token, m.agent_step, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
+    m.agent_key, m.install_token, m.agent_step, m.rotates, m.sealed_candidate, m.fence, m.version, m.created_at, m.updated_at, c.serial, c.not_after, \
     c.trust AS certificate_trust, CASE WHEN n.token_id = m.install_token THEN n.state ELSE '' END AS joined, s.progress \
     FROM metal m JOIN nodes n ON n.id = m.node_id LEFT JOIN certificates c ON c.serial = n.current_serial AND n.state = 'live' \
     LEFT JOIN metal_steps s ON s.id = m.agent_step \
@@ -40,19 +40,20 @@ const INSERT: &str = "INSERT INTO metal (node_id, pool_id, tenant_id, site_id, s
     waiting_for, intent, last_error, skipped, aborted, forced, wanted_power, address, protocol, cipher_suite, tls, \
     sealed_credentials, refusals, retry_at, expect_serial, vendor, firmware, virtual_media, identity, hardware, power_state, \
     updated_at, fence, version, options, sealed_user_data, tainted, sealed_boot, boot_path_sha256, boot_token, agent_key, \
-    install_token, agent_step, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
-    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $32)";
+    install_token, agent_step, rotates, sealed_candidate, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
+    $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $32)";
 const SAVE: &str = "UPDATE metal SET pool_id = $2, tenant_id = $3, site_id = $4, state = $5, began_from = $6, task_id = $7, step = $8, \
     attempt = $9, deadline = $10, waiting_for = $11, intent = $12, last_error = $13, skipped = $14, aborted = $15, forced = $16, \
     wanted_power = $17, address = $18, protocol = $19, cipher_suite = $20, tls = $21, sealed_credentials = $22, refusals = $23, \
     retry_at = $24, expect_serial = $25, vendor = $26, firmware = $27, virtual_media = $28, identity = $29, hardware = $30, \
     power_state = $31, updated_at = $32, options = $35, sealed_user_data = $36, tainted = $37, sealed_boot = $38, \
-    boot_path_sha256 = $39, boot_token = $40, agent_key = $41, install_token = $42, agent_step = $43, version = version + 1 WHERE node_id = $1 AND fence = $33 AND version = $34";
+    boot_path_sha256 = $39, boot_token = $40, agent_key = $41, install_token = $42, agent_step = $43, rotates = $44, sealed_candidate = $45, \
+    version = version + 1 WHERE node_id = $1 AND fence = $33 AND version = $34";
 const TAKE: &str = "UPDATE metal SET fence = fence + 1 WHERE node_id = $1";
-const IDLE: &str = "SELECT node_id FROM metal WHERE (wanted_power IS NOT NULL OR state IN ('enrolling', 'inspecting', \
+const IDLE: &str = "SELECT node_id FROM metal WHERE (wanted_power IS NOT NULL OR rotates = 1 OR state IN ('enrolling', 'inspecting', \
     'commissioning', 'deploying', 'rescuing', 'unrescuing', 'releasing', 'retiring')) \
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE task_key = metal.node_id AND due_at IS NOT NULL) ORDER BY node_id LIMIT $1";
-const UNSETTLED: &str = "SELECT node_id FROM metal WHERE node_id > $1 AND (wanted_power IS NOT NULL OR state IN ('available', \
+const UNSETTLED: &str = "SELECT node_id FROM metal WHERE node_id > $1 AND (wanted_power IS NOT NULL OR rotates = 1 OR state IN ('available', \
     'enrolling', 'inspecting', 'commissioning', 'deploying', 'rescuing', 'unrescuing', 'releasing', 'retiring')) \
     ORDER BY node_id LIMIT $2";
 const TAINT_ALL: &str = "UPDATE metal SET tainted = 1 WHERE state <> 'retired'";
@@ -61,6 +62,9 @@ const AT_BOOT: &str = "SELECT node_id FROM metal WHERE boot_path_sha256 = $1";
 const NUDGE: &str = "UPDATE metal SET version = version + 1 WHERE node_id = $1";
 const AGENT_JOINED: &str = "UPDATE metal SET agent_key = $3, identity = $4, version = version + 1 \
     WHERE node_id = $1 AND boot_token = $2";
+
+const AGENT_CONTESTED: &str = "UPDATE metal SET agent_key = NULL, aborted = 1, last_error = $2, version = version + 1 \
+    WHERE node_id = $1";
 
 pub(super) const STATEMENTS: &[&str] = &[
     FIND,
@@ -77,12 +81,15 @@ pub(super) const STATEMENTS: &[&str] = &[
     AT_BOOT,
     NUDGE,
     AGENT_JOINED,
+    AGENT_CONTESTED,
 ];
 
 /// The table and the column of sealed credentials.
 pub const TABLE: &str = "metal";
 /// See [`TABLE`].
 pub const COLUMN: &str = "sealed_credentials";
+/// The column of those that a rotation has given to a BMC.
+pub const CANDIDATE_COLUMN: &str = "sealed_candidate";
 
 /// The machine as it is now, not locked.
 ///
@@ -171,7 +178,7 @@ pub async fn idle(tx: &mut Tx<'_>, limit: i64) -> Result<Vec<NodeId>, StoreError
     tx.fetch_all(IDLE, &[limit.into()]).await?.iter().map(|row| row.parsed("node_id")).collect()
 }
 
-/// At most `limit` machines behind `after`, in order of id, that are at work, are to be switched, or are available.
+/// At most `limit` machines behind `after`, in order of id, that are at work, are to be switched, get another password, or are available.
 ///
 /// # Errors
 /// The store's.
@@ -233,6 +240,16 @@ pub async fn agent_joined(tx: &mut Tx<'_>, machine: &Machine, key_sha256: &str) 
     if tx.execute(AGENT_JOINED, &row).await? == 1 { Ok(()) } else { Err(StoreError::Race) }
 }
 
+/// Writes that a machine, which is locked, has no agent any more and that its workflow is to end, and why; wakes whoever works on it.
+///
+/// # Errors
+/// The store's.
+pub async fn agent_contested(tx: &mut Tx<'_>, id: &NodeId, why: &LastError) -> Result<(), StoreError> {
+    let why = json!(why).to_string();
+    tx.execute(AGENT_CONTESTED, &[id.as_str().into(), why.as_str().into()]).await?;
+    nudge(tx, id).await
+}
+
 async fn write(
     tx: &mut Tx<'_>,
     sql: &'static str,
@@ -290,6 +307,8 @@ async fn write(
         (&machine.agent_key).into(),
         machine.install_token.as_ref().map(JoinTokenId::as_str).into(),
         machine.agent_step.as_ref().map(MetalStepId::as_str).into(),
+        machine.rotates.into(),
+        (&machine.sealed_candidate).into(),
     ];
     tx.execute(sql, &row).await
 }
@@ -320,6 +339,8 @@ fn machine(row: &Row) -> Result<Machine, StoreError> {
             tls: row.json("tls")?,
         },
         sealed_credentials: row.maybe_text("sealed_credentials")?,
+        rotates: row.flag("rotates")?,
+        sealed_candidate: row.maybe_text("sealed_candidate")?,
         refusals: row.integer("refusals")?,
         retry_at: row.maybe_time("retry_at")?,
         expect_serial: row.maybe_text("expect_serial")?,

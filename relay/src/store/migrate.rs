@@ -58,6 +58,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/0014_audit_marks.sql"),
     },
     Migration { version: 15, name: "0015_metal", sql: include_str!("../../migrations/0015_metal.sql") },
+    Migration { version: 16, name: "0016_rotation", sql: include_str!("../../migrations/0016_rotation.sql") },
 ];
 
 /// What a migration did.

@@ -62,7 +62,7 @@ pub const SET_CREDENTIALS: Op<SetCredentials, MetalDone> = Op::mutation(
     "compute.metal.setCredentials",
     may(Action::MetalSetCredentials),
     Phase::V0_3,
-    "Set the BMC's credentials, or its address and trust; a workflow that waits for them goes on.",
+    "Set the BMC's credentials, or its address and trust, and a workflow that waits for them goes on; or have its password changed.",
 );
 /// Switches a machine.
 pub const POWER: Op<SwitchPower, MetalDone> =
@@ -185,6 +185,10 @@ pub struct SetCredentials {
     /// How its BMC is reached from now on.
     #[serde(default)]
     pub bmc: BmcAccess,
+    /// Whether the BMC's user gets another password instead, which the relay draws (16 characters) and shows to nobody; then nothing of
+    /// `bmc` is given. Not by IPMI (`unsupported`), nor while a workflow is at the machine.
+    #[serde(default)]
+    pub rotate: Option<bool>,
     /// The version that it must still have.
     #[serde(default)]
     pub expected_version: Option<Version>,

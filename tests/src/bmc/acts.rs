@@ -157,7 +157,7 @@ impl Machine {
     }
 
     /// What is said of what was done: a refusal, where it lies.
-    fn truly(&self, done: Answer, body: &[u8]) -> Answer {
+    pub(super) fn truly(&self, done: Answer, body: &[u8]) -> Answer {
         if self.ills.lies_about_changes { self.refuse(400, "Base.1.8.GeneralError", body) } else { done }
     }
 }

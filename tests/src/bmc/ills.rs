@@ -13,11 +13,15 @@ pub struct Ills {
     pub ignores: Vec<&'static str>,
     /// Its system does not shut itself down.
     pub hangs_at_shutdown: bool,
+    /// It refuses another password.
+    pub refuses_password: bool,
+    /// It takes another password, and does not go by it before it is told to.
+    pub forgets_password: bool,
     /// How many looks it takes until a change is seen.
     pub looks: u32,
     /// It answers 400 to a reset, and does it.
     pub lies_about_reset: bool,
-    /// It answers 400 to what concerns the boot source and the media, and does it.
+    /// It answers 400 to what concerns the boot source, the media and the accounts, and does it.
     pub lies_about_changes: bool,
     /// It refuses so many resets by 409, as some do soon after a power off.
     pub conflicts: u32,

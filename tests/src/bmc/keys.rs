@@ -36,6 +36,8 @@ pub(super) struct Keys {
     auth: Auth,
     max_sessions: usize,
     pub(super) accounts: Vec<Account>,
+    /// A password that was taken, and that it does not go by: whose, and which.
+    offered: Option<(usize, String)>,
     sessions: Vec<Session>,
     /// How many sessions were begun.
     pub(super) begun: usize,
@@ -56,6 +58,7 @@ impl Keys {
             auth: persona.auth,
             max_sessions: persona.max_sessions,
             accounts: vec![root],
+            offered: None,
             sessions: Vec::new(),
             begun: 0,
             logins: (0, 0),
@@ -80,6 +83,14 @@ impl Keys {
             "@odata.type": "#Session.v1_3_0.Session", "Id": id, "Name": "Session", "UserName": session.user,
             "Password": null,
         }))
+    }
+
+    /// Goes by the password that was taken last.
+    pub(super) fn take_offered(&mut self) {
+        let Some((id, password)) = self.offered.take() else { return };
+        if let Some(account) = self.accounts.iter_mut().find(|account| account.id == id) {
+            account.password = password;
+        }
     }
 
     pub(super) fn account(&self, id: &str) -> Option<&Account> {
@@ -213,7 +224,9 @@ impl Machine {
         let id = below.rsplit('/').next().unwrap_or_default();
         let text = |name: &str| input.get(name).and_then(Value::as_str).map(str::to_owned);
         let password = text("Password");
-        if password.as_ref().is_some_and(|password| !PASSWORD_BYTES.contains(&password.len())) {
+        let is_taken =
+            |password: &String| PASSWORD_BYTES.contains(&password.len()) && !self.ills.refuses_password;
+        if password.as_ref().is_some_and(|password| !is_taken(password)) {
             return self.refuse(400, "Base.1.8.PropertyValueFormatError", body);
         }
         let known = ["Password", "RoleId", "Enabled", "Locked", "UserName"];
@@ -229,11 +242,15 @@ impl Machine {
         if let Some(strange) = strange {
             return refusal(400, "Base.1.8.PropertyUnknown", &format!("The property {strange} is unknown."));
         }
-        account.password = password.unwrap_or_else(|| account.password.clone());
+        match password {
+            Some(password) if self.ills.forgets_password => self.keys.offered = Some((account.id, password)),
+            Some(password) => account.password = password,
+            None => {}
+        }
         account.role = text("RoleId").unwrap_or_else(|| account.role.clone());
         account.enabled = input.get("Enabled").and_then(Value::as_bool).unwrap_or(account.enabled);
         self.etag += 1;
-        empty()
+        self.truly(empty(), body)
     }
 
     pub(super) fn account_document(&self, id: &str) -> Option<Value> {

@@ -141,11 +141,29 @@ impl FakeBmc {
         self.machine().keys.logins
     }
 
+    /// The password of its user.
+    #[must_use]
+    pub fn password(&self) -> String {
+        let machine = self.machine();
+        let user = machine.keys.accounts.iter().find(|account| account.user == BMC_USER);
+        user.map(|account| account.password.clone()).unwrap_or_default()
+    }
+
+    /// Goes by the password that it took and forgot.
+    pub fn remember_password(&self) {
+        self.machine().keys.take_offered();
+    }
+
     /// How many sessions were begun, and how many of them are open.
     #[must_use]
     pub fn sessions(&self) -> (usize, usize) {
         let machine = self.machine();
         (machine.keys.begun, machine.keys.open_sessions())
+    }
+
+    /// Ends all sessions, as their time does.
+    pub fn end_sessions(&self) {
+        self.machine().keys.forget_sessions();
     }
 
     /// How many asked at once, at most.

@@ -72,43 +72,6 @@ fn emulator(folder: &Path) -> (Emulator, Reach) {
     (emulator, reach)
 }
 
-#[tokio::test]
-async fn sushy_tools_emulator_is_enrolled_inspected_switched_and_booted() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_running, reach) = emulator(folder.path());
-    let open = async |password: &str| Bmc::open(&reach, credentials(password), &networks()).await;
-    assert_eq!(open("wrong").await.err().map(|error| error.reason), Some(Reason::Unauthorized));
-
-    let bmc = open(BMC_PASSWORD).await.ok().unwrap();
-    let said = bmc.identity().await.unwrap();
-    assert_eq!(said.identity.product_uuid.as_deref(), Some(UUID));
-    assert_eq!(said.identity.macs, ["52:54:00:12:34:56"]);
-    assert!(said.virtual_media && said.vendor.is_some(), "{said:?}");
-    bmc.inspect().await.unwrap();
-    assert_eq!(bmc.power(), PowerState::Off);
-
-    let image = image();
-    bmc.clear().await.unwrap();
-    bmc.insert(&image).await.unwrap();
-    bmc.boot_media_once().await.unwrap();
-    switched(&open, Asked::On, PowerState::On).await;
-    let state = |member: &str| -> String {
-        let system = format!("/redfish/v1/Systems/{UUID}{member}");
-        let url = format!("https://{}{system}", reach.address);
-        let user = format!("{BMC_USER}:{BMC_PASSWORD}");
-        let read =
-            Command::new("curl").args(["--silent", "--insecure", "--user", &user, &url]).output().unwrap();
-        String::from_utf8(read.stdout).unwrap()
-    };
-    assert!(state("").contains("\"BootSourceOverrideTarget\": \"Cd\""), "{}", state(""));
-    assert!(state("/VirtualMedia/Cd").contains("\"Inserted\": true"), "{}", state("/VirtualMedia/Cd"));
-
-    switched(&open, Asked::ForceOff, PowerState::Off).await;
-    open(BMC_PASSWORD).await.ok().unwrap().clear().await.unwrap();
-    assert!(!state("").contains("\"BootSourceOverrideTarget\": \"Cd\""), "{}", state(""));
-    assert!(state("/VirtualMedia/Cd").contains("\"Inserted\": false"), "{}", state("/VirtualMedia/Cd"));
-}
-
 /// Asks, and reads until it is so.
 async fn switched(open: &impl AsyncFn(&str) -> Result<Bmc, BmcError>, asked: Asked, to: PowerState) {
     open(BMC_PASSWORD).await.ok().unwrap().ask(asked).await.unwrap();
@@ -157,6 +120,45 @@ fn simulator(folder: &Path) -> (Running, Reach) {
 
 mod slow {
     use super::*;
+
+    #[tokio::test]
+    async fn sushy_tools_emulator_is_enrolled_inspected_switched_and_booted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_running, reach) = emulator(folder.path());
+        let open = async |password: &str| Bmc::open(&reach, credentials(password), &networks()).await;
+        assert_eq!(open("wrong").await.err().map(|error| error.reason), Some(Reason::Unauthorized));
+
+        let bmc = open(BMC_PASSWORD).await.ok().unwrap();
+        let said = bmc.identity().await.unwrap();
+        assert_eq!(said.identity.product_uuid.as_deref(), Some(UUID));
+        assert_eq!(said.identity.macs, ["52:54:00:12:34:56"]);
+        assert!(said.virtual_media && said.vendor.is_some(), "{said:?}");
+        bmc.inspect().await.unwrap();
+        assert_eq!(bmc.power(), PowerState::Off);
+
+        let image = image();
+        bmc.clear().await.unwrap();
+        bmc.insert(&image).await.unwrap();
+        bmc.boot_media_once().await.unwrap();
+        switched(&open, Asked::On, PowerState::On).await;
+        let state = |member: &str| -> String {
+            let system = format!("/redfish/v1/Systems/{UUID}{member}");
+            let url = format!("https://{}{system}", reach.address);
+            let user = format!("{BMC_USER}:{BMC_PASSWORD}");
+            let read = Command::new("curl")
+                .args(["--silent", "--insecure", "--user", &user, &url])
+                .output()
+                .unwrap();
+            String::from_utf8(read.stdout).unwrap()
+        };
+        assert!(state("").contains("\"BootSourceOverrideTarget\": \"Cd\""), "{}", state(""));
+        assert!(state("/VirtualMedia/Cd").contains("\"Inserted\": true"), "{}", state("/VirtualMedia/Cd"));
+
+        switched(&open, Asked::ForceOff, PowerState::Off).await;
+        open(BMC_PASSWORD).await.ok().unwrap().clear().await.unwrap();
+        assert!(!state("").contains("\"BootSourceOverrideTarget\": \"Cd\""), "{}", state(""));
+        assert!(state("/VirtualMedia/Cd").contains("\"Inserted\": false"), "{}", state("/VirtualMedia/Cd"));
+    }
 
     #[tokio::test]
     async fn openipmis_simulator_is_enrolled_and_switched() {

@@ -15,6 +15,7 @@ on_both_databases!(
     a_machine_lives_from_its_enrollment_to_its_retirement,
     an_agent_is_its_machines_and_nothing_else,
     what_an_agent_reports_is_judged,
+    an_image_is_judged_again_before_it_is_fetched,
 );
 
 mod slow {
@@ -30,16 +31,16 @@ mod slow {
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJZL me@here";
 
-fn image() -> Value {
+pub(super) fn image() -> Value {
     json!({"image": {"url": "https://127.0.0.1/disk.raw", "sha256": "ab".repeat(32), "format": "raw"}})
 }
 
-fn claims(persona: &Persona) -> Value {
+pub(super) fn claims(persona: &Persona) -> Value {
     json!({"productUuid": persona.uuid, "serial": persona.serial, "macs": ["00:16:3e:00:00:17"]})
 }
 
 /// The token in the image that the machine is started from.
-async fn token(world: &World, url: &str) -> Option<String> {
+pub(super) async fn token(world: &World, url: &str) -> Option<String> {
     let path = url.split('/').rev().nth(1)?.to_owned();
     let context = world.relay.context.clone();
     let found = context.store.read("boot", (&context, &path), |tx, (context, path)| {
@@ -49,7 +50,7 @@ async fn token(world: &World, url: &str) -> Option<String> {
 }
 
 /// The agent of the machine's last start, once it has joined.
-async fn agent(world: &World, bmc: &FakeBmc, node: &Value, persona: &Persona) -> Machine {
+pub(super) async fn agent(world: &World, bmc: &FakeBmc, node: &Value, persona: &Persona) -> Machine {
     until(world, node, "started", |node| node["waitingFor"] == "agent").await;
     let url = bmc.started().last().unwrap().clone();
     let token = token(world, &url).await.expect("an image is there");
@@ -59,13 +60,13 @@ async fn agent(world: &World, bmc: &FakeBmc, node: &Value, persona: &Persona) ->
     agent
 }
 
-async fn poll(world: &World, agent: &Machine) -> Value {
+pub(super) async fn poll(world: &World, agent: &Machine) -> Value {
     let answer = agent.call(&world.relay, "node/steps/poll", &json!({})).await;
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body
 }
 
-async fn report(world: &World, agent: &Machine, step: &Value, more: Value) -> Value {
+pub(super) async fn report(world: &World, agent: &Machine, step: &Value, more: Value) -> Value {
     let mut input = json!({"stepId": step["stepId"]});
     input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let answer = agent.call(&world.relay, "node/steps/report", &input).await;
@@ -74,7 +75,7 @@ async fn report(world: &World, agent: &Machine, step: &Value, more: Value) -> Va
 }
 
 /// What an agent says of a step that went well.
-fn well(step: &Value, persona: &Persona) -> Value {
+pub(super) fn well(step: &Value, persona: &Persona) -> Value {
     match step["work"]["kind"].as_str().unwrap() {
         "hardware" => json!({"result": {"hardware": {
             "identity": claims(persona), "processors": ["2 × AMD EPYC 9654"], "memoryMib": 1024, "disks": ["d, 1 GiB"],
@@ -87,7 +88,7 @@ fn well(step: &Value, persona: &Persona) -> Value {
 }
 
 /// Does the agent's steps well until its workflow has ended; answers them.
-async fn work(world: &World, agent: &Machine, node: &Value, persona: &Persona) -> Vec<Value> {
+pub(super) async fn work(world: &World, agent: &Machine, node: &Value, persona: &Persona) -> Vec<Value> {
     let mut done: Vec<Value> = Vec::new();
     for _ in 0..600 {
         let answer = agent.call(&world.relay, "node/steps/poll", &json!({})).await;
@@ -106,22 +107,22 @@ async fn work(world: &World, agent: &Machine, node: &Value, persona: &Persona) -
     panic!("the agent is not done: {done:?} {:#}", get(world, node).await);
 }
 
-fn kinds(done: &[Value]) -> Vec<&str> {
+pub(super) fn kinds(done: &[Value]) -> Vec<&str> {
     done.iter().map(|work| work["kind"].as_str().unwrap()).collect()
 }
 
-async fn begun(world: &World, verb: &str, node: &Value, more: Value) {
+pub(super) async fn begun(world: &World, verb: &str, node: &Value, more: Value) {
     let answer = ask(world, verb, node, more).await;
     assert_eq!(answer.status, 200, "{verb}: {}", answer.body);
 }
 
-async fn inspected(world: &World, bmc: &FakeBmc) -> Value {
+pub(super) async fn inspected(world: &World, bmc: &FakeBmc) -> Value {
     let node = until_state(world, &enroll(world, access(bmc)).await, "enrolled").await;
     begun(world, "inspect", &node, json!({})).await;
     until_state(world, &node, "inspected").await
 }
 
-async fn available(world: &World, bmc: &FakeBmc, persona: &Persona) -> Value {
+pub(super) async fn available(world: &World, bmc: &FakeBmc, persona: &Persona) -> Value {
     let node = inspected(world, bmc).await;
     begun(world, "commission", &node, json!({})).await;
     let agent = agent(world, bmc, &node, persona).await;
@@ -208,8 +209,6 @@ async fn an_agent_is_its_machines_and_nothing_else(database: Database) {
         (200, &joined.body["certificate"]),
         "a retry is the same join"
     );
-    let mut second = Machine::claiming(claims(persona));
-    assert_eq!(outcome(&second.join(&world.relay, &stolen).await), "tokenExhausted");
 
     // Its certificate opens its steps, and nothing that is a node's.
     for method in ["node/heartbeat", "node/secrets"] {
@@ -278,6 +277,49 @@ async fn what_an_agent_reports_is_judged(database: Database) {
         begun(&world, "retire", &node, json!({})).await;
         until_state(&world, &node, "retired").await;
     }
+}
+
+/// A name that leads elsewhere by then, as one whose owner lets it resolve to another address, or whose network is listed no more.
+async fn an_image_is_judged_again_before_it_is_fetched(database: Database) {
+    let world = metal(database).await;
+    let persona = persona("dell");
+    let bmc = FakeBmc::start(persona);
+    let node = available(&world, &bmc, persona).await;
+    let deploy = |url: &str| {
+        let mut more = image();
+        more["image"]["url"] = json!(url);
+        more["wipe"] = json!(true);
+        more
+    };
+    // What is an address is judged at once: the relay's own, and the networks around it.
+    let port = world.relay.url().rsplit(':').next().unwrap().to_owned();
+    let own = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket.connect("192.0.2.1:9").map(|()| socket.local_addr().map(|own| own.ip().to_string()))
+    });
+    let own = own.ok().and_then(Result::ok).filter(|own| own != "127.0.0.1");
+    let inside = ["127.0.0.2", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.2]", "0.0.0.0"];
+    for host in inside.into_iter().map(str::to_owned).chain(own) {
+        let refused = ask(&world, "deploy", &node, deploy(&format!("https://{host}:{port}/disk.raw"))).await;
+        assert_eq!(outcome(&refused), "INVALID_INPUT", "{host}: {}", refused.body);
+        assert_eq!(refused.body["errors"][0]["field"], "image.url");
+    }
+
+    begun(&world, "deploy", &node, deploy(&format!("https://localhost:{port}/disk.raw"))).await;
+    let agent = agent(&world, &bmc, &node, persona).await;
+    let step = loop {
+        let step = poll(&world, &agent).await["step"].clone();
+        if step.is_object() {
+            break step;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(step["work"]["kind"], "wipe");
+    super::metal::allow(&world, &["10.9.0.0/24"]).await;
+    report(&world, &agent, &step, well(&step, persona)).await;
+    let node = until_state(&world, &node, "deployFailed").await;
+    assert_eq!(node["lastError"]["code"], "imageRefused", "{node}");
+    let asked = world.database.number("SELECT COUNT(*) FROM metal_steps WHERE kind = 'write'").await;
+    assert_eq!(asked, 0, "the agent was not told of it");
 }
 
 /// Killed at each request that changes something, before it is done and after, and at some that only read: the machine is started

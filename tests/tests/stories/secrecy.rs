@@ -13,10 +13,10 @@ use tests::{Bcd, Database, FakeMachine, Machine, RelayProcess, client, on_both_d
 on_both_databases!(secrets_are_only_where_they_belong);
 
 /// A secret: what it is, its bytes, and the only files that may hold it.
-struct Hidden {
-    what: &'static str,
-    secret: String,
-    allowed: &'static [&'static str],
+pub(super) struct Hidden {
+    pub(super) what: &'static str,
+    pub(super) secret: String,
+    pub(super) allowed: &'static [&'static str],
 }
 
 impl Hidden {
@@ -70,25 +70,26 @@ fn files(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 /// Everything that is looked through: a place and its text.
-struct Places(Vec<(String, String)>);
+#[derive(Default)]
+pub(super) struct Places(Vec<(String, String)>);
 
 impl Places {
-    fn note(&mut self, place: impl Into<String>, text: impl Into<String>) {
+    pub(super) fn note(&mut self, place: impl Into<String>, text: impl Into<String>) {
         self.0.push((place.into(), text.into()));
     }
 
-    fn note_files(&mut self, folder: &Path) {
+    pub(super) fn note_files(&mut self, folder: &Path) {
         for (path, text) in files(folder) {
             self.note(path.display().to_string(), text);
         }
     }
 
-    fn arguments_of(&mut self, what: &str, process: u32) {
+    pub(super) fn arguments_of(&mut self, what: &str, process: u32) {
         self.note(what, fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap());
     }
 
     /// The places that hold this, but for the files where it belongs.
-    fn holders(&self, hidden: &Hidden) -> Vec<&str> {
+    pub(super) fn holders(&self, hidden: &Hidden) -> Vec<&str> {
         let belongs = |place: &str| hidden.allowed.iter().any(|file| place.ends_with(file));
         let holds = self.0.iter().filter(|(place, text)| !belongs(place) && hidden.is_in(text));
         holds.map(|(place, _)| place.as_str()).collect()

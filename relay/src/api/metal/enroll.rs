@@ -12,7 +12,7 @@ use crate::{
     facts::PoolFacts,
     fault::Fault,
     metal::{
-        credentials,
+        credentials::{self, Column},
         facts::{Credentials, Machine, Options, Reach},
         machine::With,
         moves::ask,
@@ -25,12 +25,13 @@ use shared::{
     api::{
         access::Action,
         metal::{
-            BmcAccess, EnrollMetal, MachineIdentity, MetalDone, MetalState, MetalVerb, PowerState,
-            SetCredentials,
+            BmcAccess, BmcProtocol, EnrollMetal, MachineIdentity, MetalDone, MetalState, MetalVerb,
+            PowerState, SetCredentials,
         },
         pools::AgentKind,
     },
     id::NodeId,
+    problem::Problem,
 };
 
 /// compute/metal/enroll.
@@ -46,23 +47,31 @@ pub async fn enroll(call: Call, input: EnrollMetal) -> Result<MetalDone, Fault> 
 /// compute/metal/setCredentials.
 ///
 /// # Errors
-/// As [`enroll`].
+/// As [`enroll`]; INVALID_STATE for a password to be changed that can't be.
 pub async fn set_credentials(call: Call, input: SetCredentials) -> Result<MetalDone, Fault> {
+    if input.rotate == Some(true) && !is_empty(&input.bmc) {
+        let rule = "comes alone: a password that is drawn is not given, and goes to the BMC that is known";
+        return Err(Problem::invalid_field("rotate", rule).into());
+    }
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
             Box::pin(async move {
+                let rotate = input.rotate == Some(true);
                 let verb = Verb {
                     place: (&input.tenant_id, &input.pool_id, &input.node_id),
                     action: Action::MetalSetCredentials,
                     by: DecidedBy::SiteOwner,
                     verb: MetalVerb::SetCredentials,
-                    with: With::Nothing,
+                    with: if rotate { With::Rotate } else { With::Nothing },
                     version: input.expected_version,
                     key: &input.idempotency_key,
-                    content: json!([input.node_id, told_of(&input.bmc)]),
+                    content: json!([input.node_id, told_of(&input.bmc), rotate]),
                 };
-                moved(tx, call, &verb, |call, machine| reached(call, machine, &input.bmc)).await
+                moved(tx, call, &verb, |call, machine| {
+                    if rotate { rotated(machine) } else { reached(call, machine, &input.bmc) }
+                })
+                .await
             })
         })
         .await
@@ -163,6 +172,8 @@ fn blank(
         wanted_power: None,
         reach,
         sealed_credentials: sealed,
+        rotates: false,
+        sealed_candidate: None,
         refusals: 0,
         retry_at: None,
         expect_serial: None,
@@ -192,6 +203,12 @@ fn blank(
 /// Lays how a BMC is to be reached over how it was.
 fn reached(call: &Call, machine: &mut Machine, access: &BmcAccess) -> Result<(), Fault> {
     let (reach, given) = reach::merge(Some(&machine.reach), access)?;
+    let moved = (&machine.reach.address, machine.reach.protocol) != (&reach.address, reach.protocol);
+    // What one BMC was given is not tried at another. At this one it may be all that lets us in, whatever is given now.
+    if moved || matches!(given, Some(None)) {
+        machine.sealed_candidate = None;
+        machine.rotates = false;
+    }
     machine.reach = reach;
     if let Some(given) = given {
         machine.sealed_credentials = given.map(|given| sealed(call, &machine.node_id, &given)).transpose()?;
@@ -202,8 +219,30 @@ fn reached(call: &Call, machine: &mut Machine, access: &BmcAccess) -> Result<(),
     Ok(())
 }
 
+/// Has the BMC's password changed.
+fn rotated(machine: &mut Machine) -> Result<(), Fault> {
+    if machine.reach.protocol == BmcProtocol::Ipmi {
+        let detail = "unsupported: the program that speaks IPMI takes a new password as an argument, which everybody on the relay's \
+            machine could read; change it at the BMC, then give it by setCredentials.";
+        return Err(invalid_state(detail));
+    }
+    if machine.sealed_credentials.is_none() {
+        return Err(invalid_state(
+            "credentialsMissing: there is no password to exchange; give one by setCredentials.",
+        ));
+    }
+    machine.rotates = true;
+    machine.last_error = None;
+    machine.begin(None);
+    Ok(())
+}
+
 fn sealed(call: &Call, node: &NodeId, given: &Credentials) -> Result<String, Fault> {
-    credentials::seal(&call.relay.keys, &call.relay.random, node, given)
+    credentials::seal(&call.relay.keys, &call.relay.random, (node, Column::Credentials), given)
+}
+
+fn is_empty(access: &BmcAccess) -> bool {
+    access.password.is_none() && told_of(access).as_array().is_none_or(|told| told.iter().all(Value::is_null))
 }
 
 /// What was asked of a BMC, without its password.

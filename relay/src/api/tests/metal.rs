@@ -31,7 +31,7 @@ pub(super) async fn stand(desk: &Desk, node: &str, method: &str) {
 }
 
 async fn put(desk: &Desk, node: &str, state: MetalState) {
-    const PUT: &str = "UPDATE metal SET state = $2, virtual_media = 1, wanted_power = NULL, aborted = 0, step = NULL, \
+    const PUT: &str = "UPDATE metal SET state = $2, virtual_media = 1, wanted_power = NULL, rotates = 0, aborted = 0, step = NULL, \
         version = version + 1 WHERE node_id = $1";
     let put = desk.relay.store.transact("put", (node, state), |tx, (node, state)| {
         Box::pin(async move { tx.execute(PUT, &[(*node).into(), state.as_str().into()]).await })
@@ -98,6 +98,84 @@ async fn every_verb_in_every_state_is_judged_by_the_table() {
                         assert_eq!(stood.unwrap().allowed_verbs, legal, "{what}");
                     }
                 }
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_password_is_exchanged_by_redfish_alone_and_in_no_workflow() {
+    use crate::metal::machine::{With, judge};
+    at_a_desk(async |desk| {
+        allow(&desk, &["192.0.2.0/24"]).await;
+        let method = "compute.metal.setCredentials";
+        let node = enrolled(&desk, "192.0.2.7").await;
+        let body = |node: &str| in_gpu_a(json!({"nodeId": node, "rotate": true}));
+        for state in MetalState::ALL {
+            put(&desk, &node, state).await;
+            let refused = judge(state, MetalVerb::SetCredentials, With::Rotate).is_none();
+            let expected = refused.then_some(InvalidState);
+            assert_eq!(desk.code(&root(), method, body(&node)).await, expected, "{}", state.as_str());
+        }
+        put(&desk, &node, MetalState::Inspected).await;
+        assert_eq!(desk.code(&member("acme", Owner), method, body(&node)).await, Some(PermissionDenied));
+        desk.good(&root(), method, body(&node)).await;
+        for (method, body) in [(method.to_owned(), body(&node)), verb_of(MetalVerb::Inspect, &node)] {
+            assert_eq!(
+                desk.code(&root(), &method, body).await,
+                Some(InvalidState),
+                "{method}: it is under way"
+            );
+        }
+        // Other credentials are taken all the same: those that hold may be wrong.
+        let (method, other) = verb_of(MetalVerb::SetCredentials, &node);
+        desk.good(&root(), &method, other).await;
+
+        let mut by_ipmi = bmc("192.0.2.8");
+        by_ipmi["protocol"] = json!("ipmi");
+        let made = desk.good(&root(), "compute.metal.enroll", in_gpu_a(json!({"bmc": by_ipmi}))).await;
+        let node = made["node"]["nodeId"].as_str().unwrap();
+        put(&desk, node, MetalState::Enrolled).await;
+        let problem = desk.ask(&root(), &method, body(node)).await.unwrap_err();
+        assert!(problem.code == InvalidState && problem.detail.starts_with("unsupported: "), "{problem}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_bmc_said_is_told_to_the_sites_owner_alone() {
+    at_a_desk(async |desk| {
+        allow(&desk, &["192.0.2.0/24"]).await;
+        let node = enrolled(&desk, "192.0.2.7").await;
+        let said = json!({
+            "code": "refused", "message": "the BMC refused", "bmcStatus": 418, "bmcMessageId": "Inside.1.0.Teapot",
+        });
+        put(&desk, &node, MetalState::EnrollFailed).await;
+        let context = (&node, said.to_string());
+        let set = desk.relay.store.transact("put", context, |tx, (node, said)| {
+            const PUT: &str = "UPDATE metal SET last_error = $2 WHERE node_id = $1";
+            Box::pin(async move { tx.execute(PUT, &[node.as_str().into(), said.as_str().into()]).await })
+        });
+        assert_eq!(set.await.unwrap(), 1);
+        for (caller, told) in [
+            (root(), true),
+            (member("provider", Viewer), true),
+            (member("acme", Owner), false),
+            (member("acme", Viewer), false),
+            (project_member("ml", ProjectRole::Owner), false),
+        ] {
+            for (method, body) in [
+                ("compute.metal.get", json!({"nodeId": node})),
+                ("compute.metal.list", json!({})),
+                ("compute.metal.history", json!({"nodeId": node})),
+            ] {
+                let answer = desk.good(&caller, method, in_gpu_a(body)).await.to_string();
+                let who = &caller.subject;
+                let seen = (answer.contains("418"), answer.contains("Teapot"));
+                let told = told && method != "compute.metal.history";
+                assert_eq!(seen, (told, told), "{who} by {method}: {answer}");
+                assert!(method == "compute.metal.history" || answer.contains("\"refused\""), "{who}: {answer}");
             }
         }
     })
@@ -199,7 +277,8 @@ async fn a_request_is_one_request_and_what_it_was_given_is_nowhere() {
 
 /// Whatever may hold a text that a secret could be in.
 async fn texts(desk: &Desk) -> Vec<String> {
-    const TEXTS: &str = "SELECT sealed_credentials AS text FROM metal UNION ALL SELECT sealed_user_data FROM metal \
+    const TEXTS: &str = "SELECT sealed_credentials AS text FROM metal UNION ALL SELECT sealed_candidate FROM metal \
+        UNION ALL SELECT sealed_user_data FROM metal \
         UNION ALL SELECT options FROM metal UNION ALL SELECT tls FROM metal UNION ALL SELECT answer FROM idempotent_answers \
         UNION ALL SELECT data FROM events UNION ALL SELECT payload FROM tasks UNION ALL SELECT resource FROM audit";
     let rows = desk.relay.store.read("texts", (), |tx, ()| Box::pin(tx.fetch_all(TEXTS, &[]))).await.unwrap();

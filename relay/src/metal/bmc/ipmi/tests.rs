@@ -44,7 +44,7 @@ async fn the_program_is_run_so_and_a_second_apart() {
     assert_eq!((said.firmware.as_deref(), said.virtual_media), (Some("2.30"), false));
     assert_eq!(said.identity.serial, None, "a FRU that is refused is none");
     let noted = noted(folder.path());
-    let flags = "-I lanplus -E -N 2 -R 1 -C 17 -U admin -H 127.0.0.1 -p 6230";
+    let flags = "-v -I lanplus -E -N 2 -R 1 -C 17 -U admin -H 127.0.0.1 -p 6230";
     assert_eq!(noted.first().unwrap().1, format!("{SECRET} {flags} chassis power status"));
     for pair in noted.windows(2) {
         assert!(pair[1].0 - pair[0].0 >= 1_000_000_000, "{noted:?}");

@@ -62,7 +62,8 @@ impl Tool {
             .envs(env::var_os("PATH").map(|path| ("PATH", path)))
             .env("LC_ALL", "C")
             .env(PASSWORD, self.credentials.password.expose())
-            .args(["-I", "lanplus", "-E", "-N", "2", "-R", "1"])
+            // Without -v it does not tell a wrong password from a BMC that is not there; from -vvv on it would tell keys.
+            .args(["-v", "-I", "lanplus", "-E", "-N", "2", "-R", "1"])
             .args(["-C", &self.suite.to_string(), "-U", &self.credentials.username])
             .args(["-H", &self.address.ip().to_string(), "-p", &self.address.port().to_string()])
             .args(command)

@@ -1,7 +1,10 @@
 //! The account that lets us in: its password is changed where the service keeps it.
 
 use super::{
-    super::error::{BmcError, Reason},
+    super::{
+        error::{BmcError, Reason},
+        redact::Redact,
+    },
     MAX_MEMBERS, Redfish,
     path::Path,
 };
@@ -22,10 +25,20 @@ impl Redfish {
         for path in Path::list(accounts.body.get("Members"), MAX_MEMBERS) {
             let Some(account) = self.line.get_if_there(&path).await? else { continue };
             if account.body.get("UserName").and_then(Value::as_str) == Some(username) {
-                let changed = self.line.patch(&account, &json!({"Password": password.expose()})).await?;
-                return self.line.followed(changed).await;
+                let changed = self.line.patch(&account, &json!({"Password": password.expose()})).await;
+                let done = match changed {
+                    Ok(task) => self.line.followed(task).await,
+                    Err(error) => Err(error),
+                };
+                return done.map_err(|error| without(error, password));
             }
         }
         Err(Reason::Unsupported.into())
     }
+}
+
+/// The error without what a service says of it, if the new password is in that: the line knows only the one that let us in.
+fn without(error: BmcError, password: &Secret) -> BmcError {
+    let message_id = Redact::new(password.clone()).text(error.message_id);
+    BmcError { message_id, ..error }
 }

@@ -67,7 +67,12 @@ impl Redfish {
                 let set = self.line.patch(&place, &json!({"Boot": form})).await;
                 match self.settled(set, &path, &is).await {
                     // Another form may be taken, or another place.
-                    Err(error) if error.reason == Reason::Refused && !is_own_fault(&error) => last = error,
+                    Err(error) if error.reason == Reason::Refused && !is_own_fault(&error) => {
+                        // That a form was taken, and nothing came of it, says more than that others are refused.
+                        if last.reason != Reason::Unsettled {
+                            last = error;
+                        }
+                    }
                     // It was taken, and may stand apart until the machine starts; else another form may do more.
                     Err(error) if error.reason == Reason::Unsettled => {
                         if self.pending().await?.is_some_and(|it| is(&it)) {
