@@ -12,7 +12,7 @@ use crate::{
     auth::{
         Powers, bootstrap, holdings,
         policy::{Resource, may, not_found},
-        tokens::{self, Purpose},
+        tokens::{self, Predecessor, Purpose},
     },
     call::Call,
     events::Kind,
@@ -44,8 +44,12 @@ const LOGIN_SECONDS: i64 = 86_400;
 /// How long a session's successor is waited for to be used before there is another, in seconds.
 const SUCCESSOR_SECONDS: i64 = 60;
 
-/// The most tokens of a subject that count at a time: each has a bucket of its own.
+/// The most tokens of a subject that count at a time: each has a bucket of its own, which those that follow it share.
 const MAX_TOKENS: i64 = 1_000;
+
+/// The most successors of a token that wait for their first use; whoever refreshes again has the newest. So no refresh is
+/// ever refused for those before it whose answers were lost, and none makes tokens without end.
+const MAX_SUCCESSORS: i64 = 8;
 
 /// What a transaction that makes a token answers: the bearer form only if it made one.
 type Made = (Token, Option<Secret>);
@@ -135,7 +139,7 @@ pub async fn revoke(call: Call, input: GetToken) -> Result<TokenAnswer, Fault> {
         .transact(call.method, (&call, &input), |tx, (call, input)| {
             Box::pin(async move {
                 let found = credentials::lock(tx, &input.token_id).await?;
-                end(tx, call, own(call, found, &input.token_id)?.token).await
+                end(tx, call, own(call, found, &input.token_id)?).await
             })
         })
         .await
@@ -213,7 +217,7 @@ pub async fn admin_revoke(call: Call, input: GetToken) -> Result<TokenAnswer, Fa
             Box::pin(async move {
                 let id = &input.token_id;
                 let found = credentials::lock(tx, id).await?;
-                end(tx, call, found.ok_or_else(|| not_found(&format!("token {id}")))?.token).await
+                end(tx, call, found.ok_or_else(|| not_found(&format!("token {id}")))?).await
             })
         })
         .await
@@ -319,7 +323,9 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
     Ok(TokenAnswer { token: row.token })
 }
 
-async fn end(tx: &mut Tx<'_>, call: &Call, mut token: Token) -> Result<TokenAnswer, Fault> {
+async fn end(tx: &mut Tx<'_>, call: &Call, row: CredentialRow) -> Result<TokenAnswer, Fault> {
+    let CredentialRow { mut token, chain, .. } = row;
+    credentials::linger_no_more(tx, &chain).await?;
     // Also those of one that has ended by itself: whoever got one meanwhile does not outlive this.
     credentials::revoke_successors(tx, &token.id, call.now).await?;
     if token.revoked_at.is_none() {
@@ -361,8 +367,9 @@ async fn follow(tx: &mut Tx<'_>, call: &Call) -> Result<Made, Fault> {
         lifetime_seconds: row.lifetime_seconds,
         ends_at,
         login_at: row.login_at,
-        predecessor: Some(token.id.clone()),
+        predecessor: Some(Predecessor { id: token.id.clone(), chain: row.chain.clone() }),
     };
+    credentials::shed_successors(tx, &token.id, MAX_SUCCESSORS - 1).await?;
     let (token, bearer) = tokens::issue(tx, &call.relay, &purpose, call.now).await?;
     tell(tx, call, Kind::TokenCreated, &token).await?;
     Ok((token, Some(bearer)))

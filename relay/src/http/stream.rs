@@ -14,7 +14,7 @@ use crate::{
     auth::{
         Principal,
         policy::{Decision, Resource, may, not_found},
-        tokens,
+        tokens::{self, Via},
     },
     call::{Call, Caller, no_credential},
     fault::{Fault, chain},
@@ -66,6 +66,7 @@ pub(super) struct Asked {
 struct Stream {
     app: Arc<App>,
     bearer: Secret,
+    via: Via,
     tenant: Option<TenantId>,
     types: Vec<String>,
     after: i64,
@@ -102,7 +103,7 @@ async fn begin(
         stranger.charge()?;
         return Err(no_credential(Access::Any).into());
     };
-    relay.limits.charge_token(principal.token_id.as_str())?;
+    relay.limits.charge_token(principal.chain.as_str())?;
     let Query(asked) = asked.map_err(|_| {
         let rule = "takes tenantId, types (by commas) and lastEventId";
         Problem::invalid_field("query", rule)
@@ -129,9 +130,9 @@ async fn begin(
         return Err(problem.into());
     }
     let place = relay.limits.enter_stream(&principal.subject)?;
-    let bearer = credential(app, headers, Shown::Stream)?.unwrap_or_default();
+    let (bearer, via) = credential(app, headers, Shown::Stream)?.ok_or_else(|| no_credential(Access::Any))?;
     let bearer = Secret::new(bearer.to_owned());
-    Ok(Stream { app: app.clone(), bearer, tenant, types, after, told: Instant::now(), _place: place })
+    Ok(Stream { app: app.clone(), bearer, via, tenant, types, after, told: Instant::now(), _place: place })
 }
 
 /// Records that somebody may not.
@@ -232,7 +233,7 @@ impl Stream {
     /// Whether the token still counts, and may still be told.
     async fn still_may(&self) -> bool {
         let relay = &self.app.relay;
-        let found = tokens::authenticate(relay, self.bearer.expose(), relay.clock.now()).await;
+        let found = tokens::authenticate(relay, (self.bearer.expose(), self.via), relay.clock.now()).await;
         let principal = found.ok().flatten();
         principal.is_some_and(|principal| decide(&principal.powers, self.tenant.as_ref()).is_ok())
     }

@@ -57,6 +57,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0014_audit_marks",
         sql: include_str!("../../migrations/0014_audit_marks.sql"),
     },
+    Migration { version: 15, name: "0015_chains", sql: include_str!("../../migrations/0015_chains.sql") },
 ];
 
 /// What a migration did.
