@@ -39,7 +39,8 @@ const LINGER: &str =
 const LINGER_NO_MORE: &str =
     "UPDATE credentials SET lingers_until = NULL WHERE chain = $1 AND lingers_until IS NOT NULL";
 const SETTLE: &str = "UPDATE credentials SET predecessor = NULL WHERE id = $1";
-const FORGET: &str = "DELETE FROM credentials WHERE expires_at < $1";
+const FORGET: &str = "DELETE FROM credentials WHERE id IN \
+    (SELECT id FROM credentials WHERE expires_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     FIND,
@@ -240,12 +241,12 @@ pub async fn succeed(
     tx.execute(SETTLE, &[used.as_str().into()]).await.map(drop)
 }
 
-/// Forgets tokens that ended before `before`.
+/// Forgets at most `most` tokens that ended before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 const fn type_word(token_type: TokenType) -> &'static str {

@@ -39,7 +39,8 @@ const SUCCESSOR: &str = "SELECT other.id FROM tasks JOIN tasks other ON other.ta
 const REOPEN: &str =
     "UPDATE tasks SET state = 'pending', attempts = 0, due_at = $2, ended_at = NULL WHERE id = $1";
 const REMOVE: &str = "DELETE FROM tasks WHERE id = $1";
-const FORGET: &str = "DELETE FROM tasks WHERE state = $1 AND ended_at < $2";
+const FORGET: &str = "DELETE FROM tasks WHERE id IN \
+    (SELECT id FROM tasks WHERE state = $1 AND ended_at < $2 LIMIT $3)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     INSERT,
@@ -337,12 +338,17 @@ pub async fn remove(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
     tx.execute(REMOVE, &[id.as_str().into()]).await.map(drop)
 }
 
-/// Forgets tasks that are in this state since before `before`.
+/// Forgets at most `most` tasks that are in this state since before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, state: TaskState, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[state.as_str().into(), before.into()]).await
+pub async fn forget(
+    tx: &mut Tx<'_>,
+    state: TaskState,
+    before: Timestamp,
+    most: i64,
+) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[state.as_str().into(), before.into(), most.into()]).await
 }
 
 fn task(row: &Row) -> Result<Task, StoreError> {

@@ -237,7 +237,7 @@ async fn nobody_speaks_for_another_component_or_for_the_relay() {
             .relay
             .store
             .transact("forget", day, |tx, day| {
-                Box::pin(async move { Ok(components::forget(tx, *day).await?) })
+                Box::pin(async move { Ok(components::forget(tx, *day, 10).await?) })
             })
             .await;
         assert_eq!(gone.unwrap(), 2);
