@@ -27,6 +27,7 @@ pub mod join;
 pub mod kubernetes;
 pub mod log;
 pub mod metrics;
+pub mod nearest;
 pub mod outside;
 pub mod random;
 pub mod rotation;

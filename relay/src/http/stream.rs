@@ -19,6 +19,7 @@ use crate::{
     call::{Call, Caller, no_credential},
     fault::{Fault, chain},
     store::events,
+    webhooks::{matches, unknown},
 };
 use axum::{
     Extension,
@@ -31,8 +32,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
 use shared::{
+    api::webhooks::MAX_TYPES,
     api::{Access, access::Action},
-    bounded::TenantId,
+    bounded::{EventPattern, TenantId},
     problem::Problem,
     secret::Secret,
 };
@@ -56,7 +58,7 @@ const BATCH: i64 = 100;
 pub(super) struct Asked {
     /// Whose events; an admin may leave it out for everybody's.
     tenant_id: Option<TenantId>,
-    /// Only these types, by commas.
+    /// Only these, by commas: types of events, their beginnings, or `*`, as a webhook has them.
     types: Option<String>,
     /// As the header `Last-Event-ID`, for those who can't send it.
     last_event_id: Option<String>,
@@ -122,8 +124,7 @@ async fn begin(
                 .await?
         }
     };
-    let types = asked.types.unwrap_or_default();
-    let types = types.split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
+    let types = types_of(asked.types.as_deref().unwrap_or_default())?;
     let tenant = asked.tenant_id;
     if let Err(problem) = decide(&principal.powers, tenant.as_ref()) {
         note(app, arrival, principal, tenant.as_ref(), &problem).await;
@@ -133,6 +134,23 @@ async fn begin(
     let (bearer, via) = credential(app, headers, Shown::Stream)?.ok_or_else(|| no_credential(Access::Any))?;
     let bearer = Secret::new(bearer.to_owned());
     Ok(Stream { app: app.clone(), bearer, via, tenant, types, after, told: Instant::now(), _place: place })
+}
+
+/// The types that were asked for, of which each one is an event's.
+fn types_of(asked: &str) -> Result<Vec<String>, Problem> {
+    let refused = |rule: String| Problem::invalid_field("types", rule);
+    let words = asked.split(',').filter(|word| !word.is_empty()).take(MAX_TYPES + 1);
+    let types: Vec<EventPattern> = words
+        .map(|word| word.parse().map_err(|broken| refused(format!("{broken}"))))
+        .collect::<Result<_, _>>()?;
+    if types.len() > MAX_TYPES {
+        return Err(refused(format!("must be at most {MAX_TYPES} types")));
+    }
+    let types = types.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match unknown(&types) {
+        Some((_, rule)) => Err(refused(rule)),
+        None => Ok(types),
+    }
 }
 
 /// Records that somebody may not.
@@ -221,7 +239,7 @@ impl Stream {
         for kept in kept.await? {
             self.after = kept.number.unwrap_or(self.after);
             let event = relay.sourced(kept);
-            if self.types.is_empty() || self.types.contains(&event.event_type) {
+            if self.types.is_empty() || matches(&self.types, &event.event_type) {
                 let json = serde_json::to_string(&event).map_err(Fault::internal("writing an event"))?;
                 let (id, kind) = (self.after, &event.event_type);
                 ready.push(format!("id: {id}\nevent: {kind}\ndata: {json}\n\n").into());

@@ -70,6 +70,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("join::tokens", Layer::Rules),
     ("join::trust", Layer::Rules),
     ("metal::machine", Layer::Rules),
+    ("nearest", Layer::Rules),
     ("outside::address", Layer::Rules),
     ("random", Layer::Rules),
     ("seal", Layer::Rules),
