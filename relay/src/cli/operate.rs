@@ -7,7 +7,7 @@ use super::{
     input::{self, Input, Surroundings},
     output::{self, Format},
     refresh,
-    secret_out::SecretOut,
+    secret_out::{SecretOut, Wiped},
     target::{Said, Target, TargetError},
     template::{InvalidTemplate, Template},
     terminal,
@@ -29,6 +29,7 @@ use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
+use zeroize::Zeroizing;
 
 /// The things of a page where all pages are fetched.
 const PAGE_SIZE: u64 = 200;
@@ -115,16 +116,16 @@ fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Fai
         let hints = hints(verb, &error, &input);
         Failure::Call(error, hints)
     })?;
-    let answer = keep_secret(verb, answer, out)?;
+    let answer = Wiped(keep_secret(verb, answer, out)?);
     let format = flags.get_one::<Format>(ids::OUTPUT).copied();
     if let Some(cursor) = answer.get("cursor").and_then(Value::as_str) {
         terminal::say(&more(cursor));
     }
-    terminal::answer(&match template {
+    let text = Zeroizing::new(match template {
         Some(template) => template.render(output::list_in(&verb.method, &answer), &answer),
         None => output::render(&verb.method, &answer, format, world.clock.now()),
-    })?;
-    Ok(())
+    });
+    Ok(terminal::answer(&text)?)
 }
 
 /// What it means for a script that it isn't known whom to ask.
@@ -295,6 +296,7 @@ fn keep_secret(verb: &Verb, mut answer: Value, out: Option<SecretOut>) -> Result
     let Some(Value::String(secret)) = secret else { return Err(Failure::NoSecret(name.clone())) };
     let path = out.path().to_owned();
     let before = replaced(&path);
+    let secret = Zeroizing::new(secret);
     out.finish(&secret).map_err(|error| Failure::SecretOut(path.clone(), error))?;
     if let Some(before) = before {
         terminal::say(&format_args!("{} was written over; {before}", path.display()));
