@@ -5,13 +5,13 @@
 use super::{
     idempotency,
     rights::within,
-    steps::{News, announce, invalid_state, page, page_size},
+    steps::{News, announce, invalid_state, on_platform, page, page_size},
 };
 use crate::{
     audit,
     auth::{
         Powers, bootstrap, holdings,
-        policy::{Resource, may, not_found},
+        policy::not_found,
         tokens::{self, Predecessor, Purpose},
     },
     call::Call,
@@ -23,7 +23,6 @@ use crate::{
         users,
     },
 };
-use serde_json::json;
 use shared::{
     api::{
         access::{Action, AdminRole},
@@ -80,7 +79,7 @@ pub async fn create_for(call: Call, input: CreateTokenFor) -> Result<TokenCreate
     let store = &call.relay.store;
     let made = store.transact(call.method, (&call, &input), |tx, (call, input)| {
         Box::pin(async move {
-            decide(call, Action::AdminTokensCreate)?;
+            on_platform(call, Action::AdminTokensCreate)?;
             let subject = input.subject.as_str();
             let found = users::find(tx, subject).await?;
             found.ok_or_else(|| not_found(&format!("user or service {subject}")))?;
@@ -186,7 +185,7 @@ pub async fn refresh_session(call: Call) -> Result<TokenCreated, Fault> {
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn admin_get(call: Call, input: GetToken) -> Result<TokenAnswer, Fault> {
-    decide(&call, Action::AdminTokensRead)?;
+    on_platform(&call, Action::AdminTokensRead)?;
     let id = &input.token_id;
     let found = call.relay.store.read(call.method, id, |tx, id| {
         Box::pin(async move { Ok::<_, Fault>(credentials::find(tx, id).await?) })
@@ -200,7 +199,7 @@ pub async fn admin_get(call: Call, input: GetToken) -> Result<TokenAnswer, Fault
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn admin_list(call: Call, input: ListTokensOf) -> Result<TokenList, Fault> {
-    decide(&call, Action::AdminTokensRead)?;
+    on_platform(&call, Action::AdminTokensRead)?;
     let subject = input.subject.as_ref().map(TenantId::as_str);
     listed(&call, subject, page_size(input.limit), input.cursor.as_ref()).await
 }
@@ -210,7 +209,7 @@ pub async fn admin_list(call: Call, input: ListTokensOf) -> Result<TokenList, Fa
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn admin_revoke(call: Call, input: GetToken) -> Result<TokenAnswer, Fault> {
-    decide(&call, Action::AdminTokensRevoke)?;
+    on_platform(&call, Action::AdminTokensRevoke)?;
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
@@ -221,11 +220,6 @@ pub async fn admin_revoke(call: Call, input: GetToken) -> Result<TokenAnswer, Fa
             })
         })
         .await
-}
-
-fn decide(call: &Call, action: Action) -> Result<(), Fault> {
-    let decision = may(&call.principal()?.powers, action, Resource::Platform);
-    Ok(decision.require(action, "this installation")?)
 }
 
 fn shown((token, bearer): Made) -> TokenCreated {
@@ -377,9 +371,5 @@ async fn follow(tx: &mut Tx<'_>, call: &Call) -> Result<Made, Fault> {
 
 async fn tell(tx: &mut Tx<'_>, call: &Call, kind: Kind, token: &Token) -> Result<(), Fault> {
     let news = News { kind, tenant: &token.tenant_id, subject: token.id.as_str() };
-    let data = json!({
-        "subject": token.subject, "type": token.token_type, "description": token.description,
-        "createdBy": token.created_by, "expiresAt": token.expires_at,
-    });
-    Ok(announce(tx, call, news, data).await?)
+    Ok(announce(tx, call, news, tokens::told(token)).await?)
 }

@@ -20,6 +20,7 @@ use crate::{
         credentials::{self, CredentialRow},
     },
 };
+use serde_json::{Value, json};
 use shared::{
     api::{
         access::AdminRole,
@@ -136,6 +137,15 @@ pub async fn issue(
     };
     credentials::insert(tx, &row, &key.id).await?;
     Ok((row.token, bearer))
+}
+
+/// What an event says of a token.
+#[must_use]
+pub fn told(token: &Token) -> Value {
+    json!({
+        "subject": token.subject, "type": token.token_type, "description": token.description,
+        "createdBy": token.created_by, "expiresAt": token.expires_at,
+    })
 }
 
 /// The principal behind a bearer text; `None` if it is no token that counts now.

@@ -17,6 +17,10 @@ const PAGE: &str = "SELECT id, queue, type, state, once, attempts, last_error, d
     WHERE id > $1 AND ($2 = '' OR queue = $2) ORDER BY id LIMIT $3";
 const PAGE_OF_STATE: &str = "SELECT id, queue, type, state, once, attempts, last_error, due_at, created_at, ended_at FROM tasks \
     WHERE state = $4 AND id > $1 AND ($2 = '' OR queue = $2) ORDER BY id LIMIT $3";
+const PAGE_BACK: &str = "SELECT id, queue, type, state, once, attempts, last_error, due_at, created_at, ended_at FROM tasks \
+    WHERE ($1 = '' OR id < $1) AND ($2 = '' OR queue = $2) ORDER BY id DESC LIMIT $3";
+const PAGE_OF_STATE_BACK: &str = "SELECT id, queue, type, state, once, attempts, last_error, due_at, created_at, ended_at FROM tasks \
+    WHERE state = $4 AND ($1 = '' OR id < $1) AND ($2 = '' OR queue = $2) ORDER BY id DESC LIMIT $3";
 const COUNTS: &str = "SELECT queue, state, COUNT(*) AS count, MIN(created_at) AS oldest_created_at FROM tasks \
     GROUP BY queue, state ORDER BY queue, state";
 const IS_DUE: &str = "SELECT id FROM tasks WHERE type = $1 AND due_at <= $2 LIMIT 1";
@@ -36,8 +40,8 @@ const WAITING: &str =
 const COMPLETE: &str = "UPDATE tasks SET state = 'completed', due_at = NULL, ended_at = $2 WHERE id = $1";
 const SUCCESSOR: &str = "SELECT other.id FROM tasks JOIN tasks other ON other.task_key = tasks.task_key \
     AND other.due_at IS NOT NULL AND other.id <> tasks.id WHERE tasks.id = $1";
-const REOPEN: &str =
-    "UPDATE tasks SET state = 'pending', attempts = 0, due_at = $2, ended_at = NULL WHERE id = $1";
+const REOPEN: &str = "UPDATE tasks SET state = 'pending', attempts = 0, due_at = $2, \
+    ended_at = CASE WHEN state = 'archived' THEN NULL ELSE ended_at END WHERE id = $1";
 const REMOVE: &str = "DELETE FROM tasks WHERE id = $1";
 const FORGET: &str = "DELETE FROM tasks WHERE id IN \
     (SELECT id FROM tasks WHERE state = $1 AND ended_at < $2 LIMIT $3)";
@@ -47,6 +51,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     FIND,
     PAGE,
     PAGE_OF_STATE,
+    PAGE_BACK,
+    PAGE_OF_STATE_BACK,
     COUNTS,
     IS_DUE,
     DUE,
@@ -159,7 +165,8 @@ pub async fn lock(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreErr
     tx.lock_optional(FIND, &[id.as_str().into()]).await?.map(|row| task(&row)).transpose()
 }
 
-/// At most `limit` tasks behind `after`, of one queue unless it is empty and in one state if told so, in order of id.
+/// At most `limit` tasks behind `after`, of one queue unless it is empty and in one state if told so, in order of id, or the
+/// other way round.
 ///
 /// # Errors
 /// The store's.
@@ -167,16 +174,17 @@ pub async fn page(
     tx: &mut Tx<'_>,
     queue: &str,
     state: Option<TaskState>,
-    after: &str,
+    (after, newest_first): (&str, bool),
     limit: i64,
 ) -> Result<Vec<Task>, StoreError> {
+    let (all, of_state) = if newest_first { (PAGE_BACK, PAGE_OF_STATE_BACK) } else { (PAGE, PAGE_OF_STATE) };
     let args = [after.into(), queue.into(), limit.into()];
     let rows = match state {
         Some(state) => {
             let [after, queue, limit] = args;
-            tx.fetch_all(PAGE_OF_STATE, &[after, queue, limit, state.as_str().into()]).await?
+            tx.fetch_all(of_state, &[after, queue, limit, state.as_str().into()]).await?
         }
-        None => tx.fetch_all(PAGE, &args).await?,
+        None => tx.fetch_all(all, &args).await?,
     };
     rows.iter().map(task).collect()
 }
