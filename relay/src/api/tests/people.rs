@@ -102,7 +102,7 @@ impl Desk {
     }
 
     /// Gives a user a role, as the bootstrap admin.
-    pub(super) async fn member_of(&self, tenant: &str, user: &str, role: &str) {
+    pub(crate) async fn member_of(&self, tenant: &str, user: &str, role: &str) {
         let body = json!({"tenantId": tenant, "memberId": user, "role": role});
         self.good(&root(), "iam.members.add", body).await;
     }
