@@ -8,14 +8,14 @@
 use crate::{
     access,
     config::ClusterSecret,
-    outside::client::{REQUEST_TIMEOUT, builder, innermost},
+    outside::client::{REQUEST_TIMEOUT, builder, innermost, wiped},
     trusting::{TrustError, trusting},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::{Client, RequestBuilder, Response, header};
-use serde::Deserialize;
-use serde_json::{Map, json};
-use shared::secret::Secret;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use shared::secret::{Reveal, Secret};
 use std::{
     collections::BTreeMap,
     io::{self, Read as _},
@@ -25,6 +25,8 @@ use zeroize::Zeroizing;
 
 /// The most of a Secret that is read, in bytes: etcd takes 1.5 MiB, in base64.
 const MAX_SECRET_BYTES: usize = 3 << 20;
+/// What the value of a key takes of a body, in bytes: a token in base64, and room.
+const MAX_VALUE_BYTES: usize = 4 << 10;
 /// The most of a refusal that is read, in bytes.
 const MAX_REFUSAL_BYTES: usize = 16 << 10;
 /// The longest file of a service account, in bytes: a CA bundle, and room.
@@ -151,7 +153,9 @@ impl Cluster {
         let url =
             format!("{}{}?fieldManager={FIELD_MANAGER}&force=true", self.api, path(&self.namespace, name));
         let request = self.client.patch(url).header(header::CONTENT_TYPE, "application/apply-patch+yaml");
-        self.ask(request.body(body(&self.namespace, name, data))).await.map(drop)
+        let metadata = json!({"name": name, "namespace": self.namespace});
+        let body = Sent { api_version: Some("v1"), kind: Some("Secret"), metadata, data: encoded(data) };
+        self.ask(request.body(wiped(body.written()?))).await.map(drop)
     }
 
     /// The value of a key of a Secret.
@@ -186,10 +190,11 @@ impl Cluster {
         before: &Value,
     ) -> Result<(), ClusterError> {
         let url = format!("{}{}?fieldManager={FIELD_MANAGER}", self.api, path(&self.namespace, name));
-        let data = json!({key: STANDARD.encode(text.expose())});
-        let body = json!({"metadata": {"resourceVersion": before.version}, "data": data}).to_string();
+        let metadata = json!({"resourceVersion": before.version});
+        let data = encoded(&[(key, text.clone())]);
+        let body = Sent { api_version: None, kind: None, metadata, data };
         let request = self.client.patch(url).header(header::CONTENT_TYPE, "application/merge-patch+json");
-        self.ask(request.body(body)).await.map(drop)
+        self.ask(request.body(wiped(body.written()?))).await.map(drop)
     }
 
     async fn ask(&self, request: RequestBuilder) -> Result<Response, ClusterError> {
@@ -237,17 +242,37 @@ fn value(secret: &[u8], key: &str) -> Result<Value, &'static str> {
     let Shown { metadata, data } =
         serde_json::from_slice(secret).map_err(|_| "the answer must be a Secret with a resourceVersion")?;
     let encoded = data.get(key).ok_or("it must have the key that was named")?;
-    let text = STANDARD.decode(encoded.expose()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.map(Secret::new).ok_or("the key's value must be a text")?;
+    let bytes = STANDARD.decode(encoded.expose()).ok().map(Zeroizing::new);
+    let text = bytes.as_deref().and_then(|bytes| str::from_utf8(bytes).ok());
+    let text = text.map(|text| Secret::new(text.to_owned())).ok_or("the key's value must be a text")?;
     Ok(Value { text, version: metadata.resource_version })
 }
 
-/// What is applied, as JSON, which is YAML.
-fn body(namespace: &str, name: &str, data: &[(&str, Secret)]) -> String {
-    let data: Map<String, serde_json::Value> =
-        data.iter().map(|(key, value)| ((*key).to_owned(), STANDARD.encode(value.expose()).into())).collect();
-    let metadata = json!({"name": name, "namespace": namespace});
-    json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}).to_string()
+/// What is sent of a Secret, as JSON, which is YAML. No `Debug`; it is wiped, and so is what is written of it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_version: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    metadata: serde_json::Value,
+    data: BTreeMap<&'a str, Reveal>,
+}
+
+impl Sent<'_> {
+    fn written(&self) -> Result<Zeroizing<Vec<u8>>, ClusterError> {
+        // Room for all of it, so that nothing is copied on the way.
+        let room = self.data.len().saturating_mul(MAX_VALUE_BYTES).saturating_add(MAX_VALUE_BYTES);
+        let mut body = Zeroizing::new(Vec::with_capacity(room));
+        serde_json::to_writer(&mut *body, self).map_err(|error| ClusterError::SetUp(error.to_string()))?;
+        Ok(body)
+    }
+}
+
+fn encoded<'a>(data: &[(&'a str, Secret)]) -> BTreeMap<&'a str, Reveal> {
+    let one = |value: &Secret| Secret::new(STANDARD.encode(value.expose())).reveal();
+    data.iter().map(|(key, value)| (*key, one(value))).collect()
 }
 
 /// What to do about a refusal.
@@ -328,7 +353,9 @@ mod tests {
     #[test]
     fn the_request_is_one_server_side_apply() {
         let data = [("one", Secret::new("1".to_owned())), ("two", Secret::new("tk_2.x".to_owned()))];
-        let sent: serde_json::Value = serde_json::from_str(&body("fleet", "relay-admin", &data)).unwrap();
+        let metadata = json!({"name": "relay-admin", "namespace": "fleet"});
+        let body = Sent { api_version: Some("v1"), kind: Some("Secret"), metadata, data: encoded(&data) };
+        let sent: serde_json::Value = serde_json::from_slice(&body.written().unwrap()).unwrap();
         let expected = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "relay-admin", "namespace": "fleet"},
             "data": {"one": "MQ==", "two": "dGtfMi54"},

@@ -29,6 +29,7 @@ pub mod kubernetes;
 pub mod log;
 pub mod metal;
 pub mod metrics;
+pub mod nearest;
 pub mod outside;
 pub mod random;
 pub mod rotation;

@@ -111,7 +111,7 @@ impl Relay {
             random,
             ca: ArcSwap::from_pointee(authority),
             keys,
-            signing_keys: SigningKeys::default(),
+            signing_keys: SigningKeys::new(settings.signing_key_days),
             oidc,
             outside,
             limits: Limits::new(&settings.limits),

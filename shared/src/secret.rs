@@ -76,6 +76,13 @@ impl Reveal {
     }
 }
 
+impl std::ops::Deref for Reveal {
+    type Target = Secret;
+    fn deref(&self) -> &Secret {
+        &self.0
+    }
+}
+
 impl Serialize for Reveal {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.0.expose())

@@ -3,9 +3,9 @@
 //! A component is its (type, identifier), and whoever pinged it first has it until it is forgotten: nobody else can speak
 //! for it. A ping tells of life, so only the first one, and one by another token, is news for the audit.
 
-use super::steps::{conflict, page, page_size};
+use super::steps::{conflict, on_platform, page, page_size};
 use crate::{
-    auth::policy::{Resource, may, not_found},
+    auth::policy::not_found,
     call::Call,
     fault::Fault,
     store::{Tx, components},
@@ -30,7 +30,7 @@ const MAX_PER_SUBJECT: i64 = 1_000;
 /// # Errors
 /// PERMISSION_DENIED; CONFLICT if the component is another subject's or the relay's; RESOURCE_EXHAUSTED.
 pub async fn ping(call: Call, input: PingComponent) -> Result<ComponentAnswer, Fault> {
-    decide(&call, Action::ComponentsPing)?;
+    on_platform(&call, Action::ComponentsPing)?;
     let store = &call.relay.store;
     store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(note(tx, call, input))).await
 }
@@ -40,7 +40,7 @@ pub async fn ping(call: Call, input: PingComponent) -> Result<ComponentAnswer, F
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn list(call: Call, input: ListComponents) -> Result<ComponentList, Fault> {
-    decide(&call, Action::AdminComponentsRead)?;
+    on_platform(&call, Action::AdminComponentsRead)?;
     let size = page_size(input.limit);
     let read = call.relay.store.read(call.method, (&input, size), |tx, (input, size)| {
         Box::pin(async move {
@@ -59,7 +59,7 @@ pub async fn list(call: Call, input: ListComponents) -> Result<ComponentList, Fa
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn get(call: Call, input: GetComponent) -> Result<ComponentAnswer, Fault> {
-    decide(&call, Action::AdminComponentsRead)?;
+    on_platform(&call, Action::AdminComponentsRead)?;
     let read = call.relay.store.read(call.method, key(&input), |tx, key| {
         Box::pin(async move { Ok::<_, Fault>(components::find(tx, *key).await?) })
     });
@@ -71,7 +71,7 @@ pub async fn get(call: Call, input: GetComponent) -> Result<ComponentAnswer, Fau
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn delete(call: Call, input: GetComponent) -> Result<ComponentAnswer, Fault> {
-    decide(&call, Action::AdminComponentsDelete)?;
+    on_platform(&call, Action::AdminComponentsDelete)?;
     let store = &call.relay.store;
     store
         .transact(call.method, key(&input), |tx, key| {
@@ -82,11 +82,6 @@ pub async fn delete(call: Call, input: GetComponent) -> Result<ComponentAnswer, 
             })
         })
         .await
-}
-
-fn decide(call: &Call, action: Action) -> Result<(), Fault> {
-    let decision = may(&call.principal()?.powers, action, Resource::Platform);
-    Ok(decision.require(action, "this installation")?)
 }
 
 fn key(input: &GetComponent) -> (&str, &str) {

@@ -161,6 +161,7 @@ async fn enter_by(
         let detail = format!("You are {} of {} already.", member.role.as_str(), place.words());
         return Err(invalid_state(detail));
     }
+    tx.note_about(place.tenant, invite.id.as_str());
     let member = enter(tx, call, place, user, invite.role).await?;
     invites::remove(tx, id).await?;
     Ok(MemberAnswer { member })

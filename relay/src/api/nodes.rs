@@ -111,11 +111,12 @@ async fn shut_out(tx: &mut Tx<'_>, call: &Call, input: &BanNode) -> Result<NodeA
     for identity in &covered {
         added |= identities::ban(tx, &site, identity, &node.node_id).await?;
     }
-    if node.state == NodeState::Banned && !added {
+    let reason = input.reason.as_ref().map(Label::as_str);
+    let says_more = reason.is_some_and(|reason| node.ban_reason.as_deref() != Some(reason));
+    if node.state == NodeState::Banned && !added && !says_more {
         return Ok(NodeAnswer { node });
     }
     identities::suspend(tx, &node.node_id).await?;
-    let reason = input.reason.as_ref().map(Label::as_str);
     node_views::ban(tx, &node.node_id, reason, call.now).await?;
     crls::changed(tx, &call.relay.random).await?;
     let kinds: Vec<&str> = covered.iter().map(|identity| identity.kind.as_str()).collect();

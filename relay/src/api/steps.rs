@@ -1,7 +1,7 @@
 //! Steps that handlers share: what was found and may be seen, one page of a list, the event beside the change.
 
 use crate::{
-    auth::policy::{Decision, not_found},
+    auth::policy::{Decision, Resource, may, not_found},
     call::Call,
     events::{Event, Kind, Origin},
     fault::Fault,
@@ -26,6 +26,15 @@ pub(super) fn permitted<T>(
     let found = found.ok_or_else(|| not_found(what))?;
     decision.require(action, what)?;
     Ok(found)
+}
+
+/// That the caller may do this to the whole installation.
+///
+/// # Errors
+/// PERMISSION_DENIED.
+pub(super) fn on_platform(call: &Call, action: Action) -> Result<(), Fault> {
+    let decision = may(&call.principal()?.powers, action, Resource::Platform);
+    Ok(decision.require(action, "this installation")?)
 }
 
 /// How many things a page holds.

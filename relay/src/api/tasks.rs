@@ -1,8 +1,8 @@
 //! admin/tasks: what the relay still has to do, or could not.
 
-use super::steps::{invalid_state, page, page_size};
+use super::steps::{invalid_state, on_platform, page, page_size};
 use crate::{
-    auth::policy::{Resource, may, not_found},
+    auth::policy::not_found,
     call::Call,
     fault::Fault,
     store::{Tx, tasks},
@@ -21,13 +21,14 @@ use shared::{
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn list(call: Call, input: ListTasks) -> Result<TaskList, Fault> {
-    decide(&call, Action::AdminTasksRead)?;
+    on_platform(&call, Action::AdminTasksRead)?;
     let size = page_size(input.limit);
     let read = call.relay.store.read(call.method, (&input, size), |tx, (input, size)| {
         Box::pin(async move {
             let queue = input.queue.as_ref().map_or("", Name::as_str);
             let after = input.cursor.as_ref().map_or("", TaskId::as_str);
-            Ok::<_, Fault>(tasks::page(tx, queue, input.state, after, size + 1).await?)
+            let newest_first = input.newest_first.unwrap_or(false);
+            Ok::<_, Fault>(tasks::page(tx, queue, input.state, (after, newest_first), size + 1).await?)
         })
     });
     let (tasks, cursor) = page(read.await?, size, |task| task.id.clone());
@@ -39,7 +40,7 @@ pub async fn list(call: Call, input: ListTasks) -> Result<TaskList, Fault> {
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn get(call: Call, input: GetTask) -> Result<TaskAnswer, Fault> {
-    decide(&call, Action::AdminTasksRead)?;
+    on_platform(&call, Action::AdminTasksRead)?;
     let read = call.relay.store.read(call.method, &input.task_id, |tx, id| {
         Box::pin(async move { Ok::<_, Fault>(tasks::find(tx, id).await?) })
     });
@@ -52,7 +53,7 @@ pub async fn get(call: Call, input: GetTask) -> Result<TaskAnswer, Fault> {
 /// PERMISSION_DENIED, NOT_FOUND; INVALID_STATE for a task that neither failed nor is archived, is tried once only, or was asked
 /// for again since.
 pub async fn retry(call: Call, input: GetTask) -> Result<TaskAnswer, Fault> {
-    decide(&call, Action::AdminTasksRetry)?;
+    on_platform(&call, Action::AdminTasksRetry)?;
     let store = &call.relay.store;
     store.transact(call.method, &input.task_id, |tx, id| Box::pin(bring_back(tx, id))).await
 }
@@ -62,15 +63,17 @@ pub async fn retry(call: Call, input: GetTask) -> Result<TaskAnswer, Fault> {
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND; INVALID_STATE while a worker is at it.
 pub async fn delete(call: Call, input: GetTask) -> Result<TaskAnswer, Fault> {
-    decide(&call, Action::AdminTasksDelete)?;
+    on_platform(&call, Action::AdminTasksDelete)?;
     let store = &call.relay.store;
     store
         .transact(call.method, &input.task_id, |tx, id| {
             Box::pin(async move {
                 let task = found(tasks::lock(tx, id).await?, id)?;
                 if task.state == TaskState::Active {
+                    let end = task.due_at.map(|end| format!(" ({end})")).unwrap_or_default();
                     return Err(invalid_state(format!(
-                        "A worker is at {id}; delete it when it has ended or failed, at the latest when its lease ends."
+                        "A worker is at {id}; delete it when it has ended or failed, at the latest when its lease ends{end}: \
+                         admin/tasks/get shows its state."
                     )));
                 }
                 tasks::remove(tx, id).await?;
@@ -85,17 +88,12 @@ pub async fn delete(call: Call, input: GetTask) -> Result<TaskAnswer, Fault> {
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn queues(call: Call, _: ListQueues) -> Result<QueueList, Fault> {
-    decide(&call, Action::AdminTasksRead)?;
+    on_platform(&call, Action::AdminTasksRead)?;
     let read = call
         .relay
         .store
         .read(call.method, (), |tx, ()| Box::pin(async move { Ok::<_, Fault>(tasks::counts(tx).await?) }));
     Ok(QueueList { queues: read.await? })
-}
-
-fn decide(call: &Call, action: Action) -> Result<(), Fault> {
-    let decision = may(&call.principal()?.powers, action, Resource::Platform);
-    Ok(decision.require(action, "this installation")?)
 }
 
 fn found(task: Option<Task>, id: &TaskId) -> Result<Task, Fault> {

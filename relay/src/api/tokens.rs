@@ -5,14 +5,14 @@
 use super::{
     idempotency,
     rights::within,
-    steps::{News, announce, invalid_state, page, page_size},
+    steps::{News, announce, invalid_state, on_platform, page, page_size},
 };
 use crate::{
     audit,
     auth::{
         Powers, bootstrap, holdings,
-        policy::{Resource, may, not_found},
-        tokens::{self, Purpose},
+        policy::not_found,
+        tokens::{self, Predecessor, Purpose},
     },
     call::Call,
     events::Kind,
@@ -23,7 +23,6 @@ use crate::{
         users,
     },
 };
-use serde_json::json;
 use shared::{
     api::{
         access::{Action, AdminRole},
@@ -44,8 +43,12 @@ const LOGIN_SECONDS: i64 = 86_400;
 /// How long a session's successor is waited for to be used before there is another, in seconds.
 const SUCCESSOR_SECONDS: i64 = 60;
 
-/// The most tokens of a subject that count at a time: each has a bucket of its own.
+/// The most tokens of a subject that count at a time: each has a bucket of its own, which those that follow it share.
 const MAX_TOKENS: i64 = 1_000;
+
+/// The most successors of a token that wait for their first use; whoever refreshes again has the newest. So no refresh is
+/// ever refused for those before it whose answers were lost, and none makes tokens without end.
+const MAX_SUCCESSORS: i64 = 8;
 
 /// What a transaction that makes a token answers: the bearer form only if it made one.
 type Made = (Token, Option<Secret>);
@@ -76,7 +79,7 @@ pub async fn create_for(call: Call, input: CreateTokenFor) -> Result<TokenCreate
     let store = &call.relay.store;
     let made = store.transact(call.method, (&call, &input), |tx, (call, input)| {
         Box::pin(async move {
-            decide(call, Action::AdminTokensCreate)?;
+            on_platform(call, Action::AdminTokensCreate)?;
             let subject = input.subject.as_str();
             let found = users::find(tx, subject).await?;
             found.ok_or_else(|| not_found(&format!("user or service {subject}")))?;
@@ -135,7 +138,7 @@ pub async fn revoke(call: Call, input: GetToken) -> Result<TokenAnswer, Fault> {
         .transact(call.method, (&call, &input), |tx, (call, input)| {
             Box::pin(async move {
                 let found = credentials::lock(tx, &input.token_id).await?;
-                end(tx, call, own(call, found, &input.token_id)?.token).await
+                end(tx, call, own(call, found, &input.token_id)?).await
             })
         })
         .await
@@ -182,7 +185,7 @@ pub async fn refresh_session(call: Call) -> Result<TokenCreated, Fault> {
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn admin_get(call: Call, input: GetToken) -> Result<TokenAnswer, Fault> {
-    decide(&call, Action::AdminTokensRead)?;
+    on_platform(&call, Action::AdminTokensRead)?;
     let id = &input.token_id;
     let found = call.relay.store.read(call.method, id, |tx, id| {
         Box::pin(async move { Ok::<_, Fault>(credentials::find(tx, id).await?) })
@@ -196,7 +199,7 @@ pub async fn admin_get(call: Call, input: GetToken) -> Result<TokenAnswer, Fault
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn admin_list(call: Call, input: ListTokensOf) -> Result<TokenList, Fault> {
-    decide(&call, Action::AdminTokensRead)?;
+    on_platform(&call, Action::AdminTokensRead)?;
     let subject = input.subject.as_ref().map(TenantId::as_str);
     listed(&call, subject, page_size(input.limit), input.cursor.as_ref()).await
 }
@@ -206,22 +209,17 @@ pub async fn admin_list(call: Call, input: ListTokensOf) -> Result<TokenList, Fa
 /// # Errors
 /// PERMISSION_DENIED, NOT_FOUND.
 pub async fn admin_revoke(call: Call, input: GetToken) -> Result<TokenAnswer, Fault> {
-    decide(&call, Action::AdminTokensRevoke)?;
+    on_platform(&call, Action::AdminTokensRevoke)?;
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
             Box::pin(async move {
                 let id = &input.token_id;
                 let found = credentials::lock(tx, id).await?;
-                end(tx, call, found.ok_or_else(|| not_found(&format!("token {id}")))?.token).await
+                end(tx, call, found.ok_or_else(|| not_found(&format!("token {id}")))?).await
             })
         })
         .await
-}
-
-fn decide(call: &Call, action: Action) -> Result<(), Fault> {
-    let decision = may(&call.principal()?.powers, action, Resource::Platform);
-    Ok(decision.require(action, "this installation")?)
 }
 
 fn shown((token, bearer): Made) -> TokenCreated {
@@ -319,7 +317,9 @@ async fn change(tx: &mut Tx<'_>, call: &Call, input: &UpdateToken) -> Result<Tok
     Ok(TokenAnswer { token: row.token })
 }
 
-async fn end(tx: &mut Tx<'_>, call: &Call, mut token: Token) -> Result<TokenAnswer, Fault> {
+async fn end(tx: &mut Tx<'_>, call: &Call, row: CredentialRow) -> Result<TokenAnswer, Fault> {
+    let CredentialRow { mut token, chain, .. } = row;
+    credentials::linger_no_more(tx, &chain).await?;
     // Also those of one that has ended by itself: whoever got one meanwhile does not outlive this.
     credentials::revoke_successors(tx, &token.id, call.now).await?;
     if token.revoked_at.is_none() {
@@ -361,8 +361,9 @@ async fn follow(tx: &mut Tx<'_>, call: &Call) -> Result<Made, Fault> {
         lifetime_seconds: row.lifetime_seconds,
         ends_at,
         login_at: row.login_at,
-        predecessor: Some(token.id.clone()),
+        predecessor: Some(Predecessor { id: token.id.clone(), chain: row.chain.clone() }),
     };
+    credentials::shed_successors(tx, &token.id, MAX_SUCCESSORS - 1).await?;
     let (token, bearer) = tokens::issue(tx, &call.relay, &purpose, call.now).await?;
     tell(tx, call, Kind::TokenCreated, &token).await?;
     Ok((token, Some(bearer)))
@@ -370,9 +371,5 @@ async fn follow(tx: &mut Tx<'_>, call: &Call) -> Result<Made, Fault> {
 
 async fn tell(tx: &mut Tx<'_>, call: &Call, kind: Kind, token: &Token) -> Result<(), Fault> {
     let news = News { kind, tenant: &token.tenant_id, subject: token.id.as_str() };
-    let data = json!({
-        "subject": token.subject, "type": token.token_type, "description": token.description,
-        "createdBy": token.created_by, "expiresAt": token.expires_at,
-    });
-    Ok(announce(tx, call, news, data).await?)
+    Ok(announce(tx, call, news, tokens::told(token)).await?)
 }

@@ -3,12 +3,12 @@
 use super::{
     idempotency,
     members::{Place, enter},
-    steps::{News, announce, conflict, page, page_size},
+    steps::{News, announce, conflict, on_platform, page, page_size},
 };
 use crate::{
     auth::{
         login::is_reserved,
-        policy::{Resource, Role, lacks, may, not_found},
+        policy::{Resource, Role, lacks, not_found},
     },
     call::Call,
     events::Kind,
@@ -34,7 +34,7 @@ use shared::{
 /// # Errors
 /// PERMISSION_DENIED; CONFLICT if the id is a user's or tenant's, or was one's.
 pub async fn create(call: Call, input: CreateUser) -> Result<UserAnswer, Fault> {
-    decide(&call, Action::AdminUsersCreate)?;
+    on_platform(&call, Action::AdminUsersCreate)?;
     let store = &call.relay.store;
     store.transact(call.method, (&call, &input), |tx, (call, input)| Box::pin(make(tx, call, input))).await
 }
@@ -44,7 +44,7 @@ pub async fn create(call: Call, input: CreateUser) -> Result<UserAnswer, Fault> 
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn list(call: Call, input: ListUsers) -> Result<UserList, Fault> {
-    decide(&call, Action::AdminUsersRead)?;
+    on_platform(&call, Action::AdminUsersRead)?;
     let size = page_size(input.limit);
     let after = input.cursor.as_ref().map_or("", |id| id.as_str());
     let read = call.relay.store.read(call.method, after, |tx, after| {
@@ -59,7 +59,7 @@ pub async fn list(call: Call, input: ListUsers) -> Result<UserList, Fault> {
 /// # Errors
 /// PERMISSION_DENIED; NOT_FOUND for the service or the site.
 pub async fn put_grant(call: Call, input: PutGrant) -> Result<GrantAnswer, Fault> {
-    decide(&call, Action::AdminGrantsPut)?;
+    on_platform(&call, Action::AdminGrantsPut)?;
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
@@ -100,7 +100,7 @@ pub async fn put_grant(call: Call, input: PutGrant) -> Result<GrantAnswer, Fault
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn list_grants(call: Call, input: ListGrants) -> Result<GrantList, Fault> {
-    decide(&call, Action::AdminGrantsRead)?;
+    on_platform(&call, Action::AdminGrantsRead)?;
     let size = page_size(input.limit);
     let work = (input.user_id.as_str(), input.cursor.as_ref().map_or("", |id| id.as_str()));
     let read = call.relay.store.read(call.method, work, |tx, (user, after)| {
@@ -115,7 +115,7 @@ pub async fn list_grants(call: Call, input: ListGrants) -> Result<GrantList, Fau
 /// # Errors
 /// PERMISSION_DENIED; NOT_FOUND if there is none.
 pub async fn remove_grant(call: Call, input: RemoveGrant) -> Result<GrantAnswer, Fault> {
-    decide(&call, Action::AdminGrantsRemove)?;
+    on_platform(&call, Action::AdminGrantsRemove)?;
     let store = &call.relay.store;
     store
         .transact(call.method, &input, |tx, input| {
@@ -135,7 +135,7 @@ pub async fn remove_grant(call: Call, input: RemoveGrant) -> Result<GrantAnswer,
 /// # Errors
 /// PERMISSION_DENIED.
 pub async fn list_tenants(call: Call, input: ListTenants) -> Result<TenantList, Fault> {
-    decide(&call, Action::AdminTenantsRead)?;
+    on_platform(&call, Action::AdminTenantsRead)?;
     let size = page_size(input.limit);
     let after = input.cursor.as_ref().map_or("", |id| id.as_str());
     let read = call.relay.store.read(call.method, after, |tx, after| {
@@ -150,7 +150,7 @@ pub async fn list_tenants(call: Call, input: ListTenants) -> Result<TenantList, 
 /// # Errors
 /// PERMISSION_DENIED; NOT_FOUND for the tenant or the user; CONFLICT if it is a member with another role.
 pub async fn add_member(call: Call, input: AddTenantMember) -> Result<MemberAnswer, Fault> {
-    decide(&call, Action::AdminTenantsAddMember)?;
+    on_platform(&call, Action::AdminTenantsAddMember)?;
     let store = &call.relay.store;
     store
         .transact(call.method, (&call, &input), |tx, (call, input)| {
@@ -168,11 +168,6 @@ pub async fn add_member(call: Call, input: AddTenantMember) -> Result<MemberAnsw
             })
         })
         .await
-}
-
-fn decide(call: &Call, action: Action) -> Result<(), Fault> {
-    let decision = may(&call.principal()?.powers, action, Resource::Platform);
-    Ok(decision.require(action, "this installation")?)
 }
 
 async fn make(tx: &mut Tx<'_>, call: &Call, input: &CreateUser) -> Result<UserAnswer, Fault> {

@@ -4,6 +4,7 @@
 //! Schema) the typed reading that follows refuses.
 
 use super::json::parse;
+use crate::nearest::nearest;
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
@@ -15,6 +16,9 @@ use shared::{
 
 /// The most bad fields that an answer names: more come from a program that sends anything at all.
 const MAX_ERRORS: usize = 200;
+
+/// The most choices that an answer lists, all of them.
+const MAX_CHOICES: usize = 20;
 
 /// A method's input, ready to judge.
 pub struct InputSchema(Validator);
@@ -140,6 +144,7 @@ fn field_errors(error: &ValidationError<'_>) -> Vec<FieldError> {
             let names = error.instance().as_object().into_iter().flat_map(Map::keys);
             names.flat_map(|name| one(below(&cut(name)), UNKNOWN.to_owned())).collect()
         }
+        ValidationErrorKind::Enum { options } => one(at, choice(options, error.instance())),
         kind => one(at, message(kind)),
     }
 }
@@ -147,6 +152,19 @@ fn field_errors(error: &ValidationError<'_>) -> Vec<FieldError> {
 /// An unknown field's name, short enough to show.
 fn cut(name: &str) -> String {
     name.chars().take(64).collect()
+}
+
+/// Of many, the nearest are named.
+fn choice(options: &Value, said: &Value) -> String {
+    let words: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if words.len() <= MAX_CHOICES {
+        return format!("must be one of {options}");
+    }
+    let of = format!("must be one of the {} that api.md lists", words.len());
+    match nearest(said.as_str().unwrap_or_default(), words).as_slice() {
+        [] => of,
+        near => format!("{of}; near it: {}", near.join(", ")),
+    }
 }
 
 fn message(kind: &ValidationErrorKind) -> String {
@@ -161,7 +179,6 @@ fn message(kind: &ValidationErrorKind) -> String {
         K::MaxProperties { limit } => format!("must have at most {limit} members"),
         K::MinItems { limit } => format!("must have at least {limit} items"),
         K::MaxItems { limit } => format!("must have at most {limit} items"),
-        K::Enum { options } => format!("must be one of {options}"),
         K::Constant { expected_value } => format!("must be {expected_value}"),
         K::Type { kind: jsonschema::error::TypeKind::Single(wanted) } => format!("must be of type {wanted}"),
         other => format!("is not valid ({})", other.keyword()),

@@ -8,7 +8,6 @@ use super::{
 use crate::{
     auth::policy::not_found,
     call::Call,
-    events::Kind,
     fault::Fault,
     outside::Target,
     store::{
@@ -16,8 +15,9 @@ use crate::{
         webhooks::{self, WebhookRow},
     },
     webhooks::{
-        beginning, matches, resume, sealed,
+        beginning, resume, sealed,
         sign::{KEY_BYTES, SigningKey},
+        unknown,
     },
 };
 use shared::{
@@ -209,16 +209,8 @@ fn aim(call: &Call, url: Option<&WebhookUrl>, types: Option<&[EventPattern]>) ->
             return Err(Problem::invalid_field("url", rule));
         }
     }
-    let types = words(types.unwrap_or_default());
-    let is_known = |pattern: &String| {
-        let pattern = std::slice::from_ref(pattern);
-        Kind::ALL.iter().any(|kind| matches(pattern, kind.as_str()))
-    };
-    match types.iter().position(|pattern| !is_known(pattern)) {
-        Some(at) => {
-            let rule = "there is no event of this type; README.md lists them all, under \"Webhooks\"";
-            Err(Problem::invalid_field(format!("types.{at}"), rule))
-        }
+    match unknown(&words(types.unwrap_or_default())) {
+        Some((at, rule)) => Err(Problem::invalid_field(format!("types.{at}"), rule)),
         None => Ok(()),
     }
 }

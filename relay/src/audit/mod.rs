@@ -23,7 +23,10 @@ mod tests;
 pub mod verify;
 
 use crate::{
-    auth::Principal,
+    auth::{
+        Principal,
+        policy::{Decision, Resource, may},
+    },
     call::{Call, Caller},
     fault::chain as told,
     random::Random,
@@ -83,10 +86,11 @@ pub async fn refused(denials: &Denials, call: &Call, action: &str, input: &[u8],
     problem.code.as_str().clone_into(&mut denied.code);
     denied.left_out = left_out;
     let for_admins = Action::named(action).is_some_and(|action| action.row().tenant.is_none());
-    if (problem.code == Code::NotFound || for_admins)
-        && let Caller::Credential(principal) = &call.caller
+    if let Caller::Credential(principal) = &call.caller
+        && (problem.code == Code::NotFound || for_admins || is_foreign(principal, &named))
     {
-        // Who may not know that a thing exists leaves no trace at its owner's; nor does who asks for what admins alone may.
+        // Who may not know that a thing exists leaves no trace at its owner's; nor does who asks for what admins alone may, or
+        // names a tenant that they have nothing to do with as the owner of what there is not yet.
         denied.tenant_id.clone_from(&principal.tenant_id);
     }
     let kept: Result<(), StoreError> = call
@@ -98,6 +102,13 @@ pub async fn refused(denials: &Denials, call: &Call, action: &str, input: &[u8],
         let (method, request_id) = (call.method, &call.request_id);
         tracing::warn!(method, request_id, error = told(&error), "a refusal could not be recorded");
     }
+}
+
+/// Whether the tenant that a new thing is to belong to is hidden from the caller.
+fn is_foreign(principal: &Principal, named: &Named) -> bool {
+    named.owner().is_some_and(|tenant| {
+        may(&principal.powers, Action::TenantsRead, Resource::Tenant { tenant }) == Decision::Hidden
+    })
 }
 
 /// Writes a refusal, at the tenant of the machine where one was refused.
@@ -134,9 +145,9 @@ fn named(call: &Call, input: &[u8]) -> Named {
     }
 }
 
-/// Whether what the method makes gets its name from the relay.
+/// Whether what the method makes gets its name from the relay, or what it takes is named by its secret alone.
 fn draws(method: &Method) -> bool {
-    matches!(method.parts().2, "create" | "add" | "refresh")
+    matches!(method.parts().2, "create" | "add" | "refresh" | "accept")
 }
 
 fn record(call: &Call, action: &str, named: &Named) -> AuditRecord {

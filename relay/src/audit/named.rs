@@ -43,6 +43,12 @@ impl Named {
         self.tenant_id.as_deref().or(self.owner_tenant_id.as_deref())
     }
 
+    /// The tenant that something new is to belong to, if one is named.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        self.owner_tenant_id.as_deref()
+    }
+
     /// Each name behind its word, as `tenantId=acme`; names have no spaces. A token that somebody took for a name is not
     /// repeated: it would be kept.
     #[must_use]

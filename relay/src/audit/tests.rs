@@ -465,6 +465,36 @@ fn person(subject: &str, created_by: &str, token_type: TokenType, grants: Vec<Gr
     Principal { created_by: created_by.to_owned(), token_type, ..who(subject, subject, grants) }
 }
 
+#[tokio::test]
+async fn a_refusal_shows_at_no_foreign_owner_and_an_accepted_invite_is_named() {
+    at_a_desk(async |desk| {
+        let site = json!({"siteId": "mine", "ownerTenantId": "other", "custom": true});
+        let mallory = person("mallory", "mallory", TokenType::User, Vec::new());
+        let _ = desk.ask(&mallory, "compute.sites.create", site.clone()).await.unwrap_err();
+        let looks = vec![Grant::Tenant { tenant_id: "other".to_owned(), role: TenantRole::Viewer }];
+        let viewer = person("vic", "vic", TokenType::User, looks);
+        let _ = desk.ask(&viewer, "compute.sites.create", site).await.unwrap_err();
+        let bob = desk.login("bob").await;
+        let ada = desk.login("ada").await;
+        desk.member_of("acme", "ada", "OWNER").await;
+        let asked = json!({"tenantId": "acme", "role": "VIEWER", "idempotencyKey": "k"});
+        let invite = desk.done(&ada, "iam.invites.create", asked).await;
+        desk.done(&bob, "iam.invites.accept", json!({"secret": invite["secret"]})).await;
+        let records = records(&desk).await;
+        let of = |subject: &str, action: &str| {
+            let found = records.iter().find(|record| record.subject == subject && record.action == action);
+            let found = found.unwrap_or_else(|| panic!("{subject} {action}: {records:?}"));
+            (found.tenant_id.clone(), found.resource.clone())
+        };
+        assert_eq!(of("mallory", "compute:sites:create").0, "mallory");
+        assert_eq!(of("vic", "compute:sites:create").0, "other");
+        let (tenant, resource) = of("bob", "iam:invites:accept");
+        let id = invite["invite"]["id"].as_str().unwrap();
+        assert_eq!((tenant.as_str(), resource), ("acme", format!("id={id}")));
+    })
+    .await;
+}
+
 /// Behaviours 69, 70, 71, 72.
 #[tokio::test]
 async fn every_use_names_the_owner_and_who_made_its_token() {

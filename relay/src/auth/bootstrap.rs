@@ -29,7 +29,7 @@ use std::{
 };
 
 /// After how many seconds a new pair is written.
-const RENEW_SECONDS: i64 = 8 * 3600;
+const RENEW_SECONDS: u32 = 8 * 3600;
 /// How long a credential of a pair lives, in seconds.
 pub const LIFETIME_SECONDS: i64 = 16 * 3600;
 
@@ -97,7 +97,7 @@ impl PairOfFiles {
 
 /// Whether a pair issued then is to be replaced: also one of the future, which is not valid yet by a clock that was put back.
 fn is_due(issued: Option<Timestamp>, now: Timestamp) -> bool {
-    issued.is_none_or(|issued| now < issued || issued.plus_seconds(RENEW_SECONDS) <= now)
+    issued.is_none_or(|issued| now < issued || issued.plus_seconds(RENEW_SECONDS.into()) <= now)
 }
 
 /// Makes a pair: each credential and the name of its place.

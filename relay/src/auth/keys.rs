@@ -5,6 +5,7 @@
 //! once before a token is refused, so that a token of a new key is good everywhere at once.
 
 use crate::{
+    config,
     context::Context,
     fault::Fault,
     random::Random,
@@ -22,10 +23,8 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// How long a key signs, in seconds (30 days).
-pub const SIGNS_SECONDS: i64 = 30 * 86_400;
-/// How many keys are kept open: those of a year and a half.
-const MAX_OPEN: usize = 20;
+/// How many keys are kept open: those of a year where each signs as short as it may, and room.
+const MAX_OPEN: usize = 60;
 
 /// A key, opened. No `Debug`.
 pub struct SigningKey {
@@ -37,11 +36,31 @@ pub struct SigningKey {
     pub verifies: DecodingKey,
 }
 
-/// The keys that this relay has opened.
-#[derive(Default)]
-pub struct SigningKeys(RwLock<BTreeMap<SigningKeyId, Arc<SigningKey>>>);
+/// The keys that this relay has opened, and how long each signs.
+pub struct SigningKeys {
+    open: RwLock<BTreeMap<SigningKeyId, Arc<SigningKey>>>,
+    signs_seconds: i64,
+}
+
+impl Default for SigningKeys {
+    fn default() -> Self {
+        Self::new(config::SIGNING_KEY_DAYS)
+    }
+}
 
 impl SigningKeys {
+    /// None opened yet; each signs for so many days.
+    #[must_use]
+    pub fn new(days: u32) -> Self {
+        Self { open: RwLock::default(), signs_seconds: i64::from(days) * 86_400 }
+    }
+
+    /// How long a key signs, in seconds.
+    #[must_use]
+    pub const fn signs_seconds(&self) -> i64 {
+        self.signs_seconds
+    }
+
     /// The key of this id, from the store if it is not known; `None` if there is none.
     ///
     /// # Errors
@@ -55,7 +74,7 @@ impl SigningKeys {
         stored?.map(|sealed| self.open(&relay.keys, &sealed)).transpose()
     }
 
-    /// The key that signs now. One that has signed for 30 days is followed by a new one.
+    /// The key that signs now. One that has signed for its time is followed by a new one.
     ///
     /// # Errors
     /// The store's; a key can't be drawn, sealed or opened.
@@ -66,7 +85,7 @@ impl SigningKeys {
         now: Timestamp,
     ) -> Result<Arc<SigningKey>, Fault> {
         let newest = signing_keys::newest(tx).await?;
-        let sealed = match newest.filter(|key| now < key.created_at.plus_seconds(SIGNS_SECONDS)) {
+        let sealed = match newest.filter(|key| now < key.created_at.plus_seconds(self.signs_seconds)) {
             Some(current) => current,
             None => {
                 let made = draw(keys, random, now)?;
@@ -87,7 +106,7 @@ impl SigningKeys {
     }
 
     fn known(&self, id: &SigningKeyId) -> Option<Arc<SigningKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+        self.open.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
     }
 
     fn open(&self, keys: &KeyRing, sealed: &SealedKey) -> Result<Arc<SigningKey>, Fault> {
@@ -100,7 +119,7 @@ impl SigningKeys {
             signs: EncodingKey::from_ec_der(&document),
             verifies: DecodingKey::from_ec_der(pair.public_key().as_ref()),
         });
-        let mut open = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_OPEN {
             open.pop_first();
         }

@@ -21,6 +21,8 @@ pub struct Principal {
     pub tenant_id: String,
     /// The token.
     pub token_id: TokenId,
+    /// The first token of the chain of refreshes that the token is of: their calls are limited together.
+    pub chain: TokenId,
     /// What the token is.
     pub token_type: TokenType,
     /// Who made the token: the subject, where it is from a login.

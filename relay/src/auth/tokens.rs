@@ -3,6 +3,10 @@
 //! A token counts if a key of ours signed it, its times hold, and the store has it by its id, with the digest of its
 //! whole text: a signing key that leaks forges nothing by itself. The same answer for every way in which one doesn't
 //! count. Two indexed reads at every request, whatever is sent: the token, and what its owner holds.
+//!
+//! The first use of a refreshed token ends the one before it, which is a write. Where the store takes none just now (the disk
+//! is full), the token counts all the same, for what only reads; the next use tries again, and the one before it ends by its
+//! own time at the latest. A browser's requests that were under way with the old one are served for [`LINGER_SECONDS`] more.
 
 use super::{
     Principal, holdings,
@@ -16,6 +20,7 @@ use crate::{
         credentials::{self, CredentialRow},
     },
 };
+use serde_json::{Value, json};
 use shared::{
     api::{
         access::AdminRole,
@@ -26,6 +31,28 @@ use shared::{
     time::Timestamp,
     token::SecretDigest,
 };
+
+/// How long a browser's session still counts for what was under way when its successor came into use, in seconds: longer
+/// than a request may take to arrive.
+const LINGER_SECONDS: i64 = 30;
+
+/// The way a bearer text came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// In the header `Authorization`.
+    Header,
+    /// In the cookie of a browser's session.
+    Cookie,
+}
+
+/// The token before one that is made by a refresh.
+#[derive(Clone, Debug)]
+pub struct Predecessor {
+    /// It.
+    pub id: TokenId,
+    /// The first token of its chain.
+    pub chain: TokenId,
+}
 
 /// What a token is made for.
 pub struct Purpose<'a> {
@@ -52,7 +79,7 @@ pub struct Purpose<'a> {
     /// When the user logged in; of a token from a login.
     pub login_at: Option<Timestamp>,
     /// The token that ends when this one is first used.
-    pub predecessor: Option<TokenId>,
+    pub predecessor: Option<Predecessor>,
 }
 
 /// Makes a token and keeps its digest; answers what is known of it and the bearer form, this once.
@@ -82,6 +109,10 @@ pub async fn issue(
         typ: purpose.token_type,
     };
     let bearer = jwt::sign(&key, &claims).map_err(Fault::internal("signing a token"))?;
+    let (predecessor, chain) = match &purpose.predecessor {
+        Some(before) => (Some(before.id.clone()), before.chain.clone()),
+        None => (None, id.clone()),
+    };
     let row = CredentialRow {
         token: Token {
             id,
@@ -100,17 +131,32 @@ pub async fn issue(
         admin_role: purpose.admin_role,
         lifetime_seconds: purpose.lifetime_seconds,
         login_at: purpose.login_at,
-        predecessor: purpose.predecessor.clone(),
+        predecessor,
+        chain,
+        lingers_until: None,
     };
     credentials::insert(tx, &row, &key.id).await?;
     Ok((row.token, bearer))
+}
+
+/// What an event says of a token.
+#[must_use]
+pub fn told(token: &Token) -> Value {
+    json!({
+        "subject": token.subject, "type": token.token_type, "description": token.description,
+        "createdBy": token.created_by, "expiresAt": token.expires_at,
+    })
 }
 
 /// The principal behind a bearer text; `None` if it is no token that counts now.
 ///
 /// # Errors
 /// The store's; a signing key that does not open.
-pub async fn authenticate(relay: &Context, bearer: &str, now: Timestamp) -> Result<Option<Principal>, Fault> {
+pub async fn authenticate(
+    relay: &Context,
+    (bearer, via): (&str, Via),
+    now: Timestamp,
+) -> Result<Option<Principal>, Fault> {
     let Some(claims) = signed(relay, bearer).await? else { return Ok(None) };
     if !claims.in_time(now) {
         return Ok(None);
@@ -123,7 +169,7 @@ pub async fn authenticate(relay: &Context, bearer: &str, now: Timestamp) -> Resu
         let token = &row.token;
         token.subject == claims.sub
             && row.digest.matches(&text)
-            && token.revoked_at.is_none()
+            && (token.revoked_at.is_none() || (via == Via::Cookie && lingers(row, now)))
             && now < token.expires_at
     };
     let Some(row) = found?.filter(counts) else { return Ok(None) };
@@ -138,8 +184,9 @@ pub async fn authenticate(relay: &Context, bearer: &str, now: Timestamp) -> Resu
         })
         .await;
     let powers = holdings::powers(&row, held?);
-    let Token { id, token_type, subject, tenant_id, created_by, .. } = row.token;
-    Ok(Some(Principal { subject, tenant_id, token_id: id, token_type, created_by, powers }))
+    let CredentialRow { token, chain, .. } = row;
+    let Token { id, token_type, subject, tenant_id, created_by, .. } = token;
+    Ok(Some(Principal { subject, tenant_id, token_id: id, chain, token_type, created_by, powers }))
 }
 
 /// Whether finding out about a bearer text needs a look into the store for a key that this relay has not opened: whoever
@@ -156,11 +203,24 @@ async fn signed(relay: &Context, bearer: &str) -> Result<Option<Claims>, Fault> 
     Ok(jwt::read(bearer, &key, &jwt::issuer(relay.ca.load().trust_domain().as_str())))
 }
 
+/// Whether a session that its successor ended still counts. What somebody revoked does not linger.
+fn lingers(row: &CredentialRow, now: Timestamp) -> bool {
+    row.token.token_type == TokenType::User && row.lingers_until.is_some_and(|end| now < end)
+}
+
 /// A refreshed token is in use: the one before it ends.
 async fn first_use(relay: &Context, used: &TokenId, ended: &TokenId, now: Timestamp) -> Result<(), Fault> {
+    let times = (now, now.plus_seconds(LINGER_SECONDS));
     let settle = relay.store.transact("token's first use", (used, ended), |tx, (used, ended)| {
-        Box::pin(credentials::succeed(tx, used, ended, now))
+        Box::pin(credentials::succeed(tx, used, ended, times))
     });
     let settled: Result<(), StoreError> = settle.await;
-    Ok(settled?)
+    match settled {
+        // It was read just now: the store is there, and only takes no change.
+        Err(StoreError::Full(_) | StoreError::Unreachable(_)) => {
+            tracing::warn!(token = %used, before = %ended, "a refreshed token is in use, which can't be noted: the one before it still counts");
+            Ok(())
+        }
+        settled => Ok(settled?),
+    }
 }

@@ -130,7 +130,7 @@ fn told(change: &Change) -> String {
         Change::Dropped { id } => format!("{id} is trusted no more"),
         Change::Waiting { name, domain } => {
             format!(
-                "the {domain} domain's {name} CA is due, but its root's key is offline: it is not rotated"
+                "the {domain} domain's {name} CA is not rotated: its root's key is offline, so that only you can sign another"
             )
         }
     }

@@ -10,6 +10,7 @@ use rustls::crypto::aws_lc_rs;
 use serde_json::Value;
 use shared::{problem::Problem, secret::Secret};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,8 +153,9 @@ impl Relay {
         ))
     }
 
-    async fn bounded(&self, mut response: Response) -> Result<Vec<u8>, CallError> {
-        let mut body = Vec::new();
+    async fn bounded(&self, mut response: Response) -> Result<Zeroizing<Vec<u8>>, CallError> {
+        // It may hold a secret that is shown this once.
+        let mut body = Zeroizing::new(Vec::new());
         while let Some(chunk) = response.chunk().await.map_err(|error| self.transport(&error))? {
             if body.len() + chunk.len() > MAX_ANSWER_BYTES {
                 let why = format!("the answer is over {MAX_ANSWER_BYTES} bytes");

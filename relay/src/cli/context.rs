@@ -1,4 +1,4 @@
-//! `relay context add|list|use|set-project|show`: the relays that somebody works with. Asks no relay.
+//! `relay context add|list|remove|use|set-project|show`: the relays that somebody works with. Asks no relay.
 
 use super::{
     World,
@@ -49,7 +49,9 @@ pub(super) fn command() -> Command {
     let option =
         |id: &'static str, help: &'static str| Arg::new(id).long(id).value_name(id.to_uppercase()).help(help);
     let add = Command::new("add")
-        .about("Add a context, or change one, without logging in")
+        .about(
+            "Add a context without logging in; of one that there is, change what is given and keep the rest",
+        )
         .arg(name().required(true))
         .args(
             tree::relay()
@@ -58,13 +60,21 @@ pub(super) fn command() -> Command {
         )
         .arg(option(TENANT, "The tenant where none is given"))
         .arg(option(PROJECT, "The project where none is given"));
-    let project = Arg::new(PROJECT).value_name("PROJECT").help("The project").required(true);
+    let project = Arg::new(PROJECT)
+        .value_name("PROJECT")
+        .help("The project, one of the context's tenant; '' for none")
+        .required(true);
     Command::new("context")
         .about("Show and choose the relays that you work with")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(add)
         .subcommand(Command::new("list").about("List the contexts").arg(tree::output()))
+        .subcommand(
+            Command::new("remove")
+                .about("Remove a context and its credential from this machine; relay logout also ends the credential")
+                .arg(name().required(true)),
+        )
         .subcommand(Command::new("use").about("Make a context the active one").arg(name().required(true)))
         .subcommand(
             Command::new("set-project")
@@ -86,6 +96,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     let done = match verb {
         "add" => add(flags, world),
         "list" => list(flags, world),
+        "remove" => remove(flags, world),
         "use" => activate(flags, world),
         "set-project" => set_project(flags, world),
         _ => show(flags, world),
@@ -118,14 +129,36 @@ fn add(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
         project: of(PROJECT, known.as_ref().and_then(|known| known.project.clone())),
     };
     // A credential goes to the relay that gave it, and to no other.
-    if known.is_some_and(|known| known.relay != context.relay) {
+    let moves = known.as_ref().is_some_and(|known| known.relay != context.relay);
+    if moves {
         forget(&contexts, name)?;
     }
     contexts.put(name, context)?;
     if contexts.active().is_none() {
         contexts.activate(name)?;
     }
-    Ok(contexts.save()?)
+    contexts.save()?;
+    let done = match (known, moves) {
+        (None, _) => "was added",
+        (Some(_), false) => "was there and is changed; what was not given stays",
+        (Some(_), true) => "was there and leads to another relay now; its credential is removed, log in anew",
+    };
+    terminal::say(&format_args!("the context {name} {done}"));
+    Ok(())
+}
+
+fn remove(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
+    let name = text(flags, NAME).unwrap_or_default();
+    let mut contexts = Contexts::load(world.env)?;
+    contexts.named(Some(name))?.ok_or(ContextError::NoneActive)?;
+    forget(&contexts, name)?;
+    let was_active = contexts.remove(name);
+    contexts.save()?;
+    let none = if was_active { "; none is active now" } else { "" };
+    terminal::say(&format_args!(
+        "the context {name} and its credential are removed here{none}; what the credential may, it may until it ends"
+    ));
+    Ok(())
 }
 
 /// Removes a context's credential from this machine; it is not ended by that.
@@ -177,7 +210,19 @@ fn set_project(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
     let named = (world.env)("RELAY_CONTEXT");
     let name = text(flags, ids::CONTEXT).or(named.as_deref());
     let mut named = contexts.named(name)?.ok_or(ContextError::NoneActive)?;
-    named.context.project = text(flags, PROJECT).map(str::to_owned);
+    named.context.project = text(flags, PROJECT).filter(|project| !project.is_empty()).map(str::to_owned);
+    let of = match &named.context.tenant {
+        Some(tenant) => format!(" of the tenant {tenant}"),
+        None => String::new(),
+    };
+    let said = match &named.context.project {
+        Some(project) => {
+            format!("the context {} uses the project {project}{of} where --project is not given", named.name)
+        }
+        None => format!("the context {} uses no project where --project is not given", named.name),
+    };
     contexts.put(&named.name, named.context)?;
-    Ok(contexts.save()?)
+    contexts.save()?;
+    terminal::say(&said);
+    Ok(())
 }

@@ -172,6 +172,16 @@ impl Contexts {
         Ok(())
     }
 
+    /// Takes one out; whether it was the active one.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.kept.contexts.remove(name);
+        let was_active = self.kept.active.as_deref() == Some(name);
+        if was_active {
+            self.kept.active = None;
+        }
+        was_active
+    }
+
     /// Writes a context's credential.
     ///
     /// # Errors

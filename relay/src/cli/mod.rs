@@ -77,7 +77,7 @@ where
             return Start::Ended(Exit::Refused);
         }
     };
-    match tree::command(&verbs).try_get_matches_from(arguments) {
+    match tree::command(&verbs).try_get_matches_from(context_last(arguments.into_iter().collect())) {
         Ok(matches) => run(&matches, &verbs, methods, world),
         // Help and version are no errors; clap prints them to standard output.
         Err(error) => {
@@ -93,6 +93,19 @@ where
             Start::Ended(if printed.is_ok() { exit } else { Exit::Refused })
         }
     }
+}
+
+/// A context may be named before the command too.
+fn context_last(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let words = match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("--context") => 2,
+        Some(word) if word.starts_with("--context=") => 1,
+        _ => return arguments,
+    };
+    if let Some(said) = arguments.get_mut(1..).filter(|said| said.len() > words) {
+        said.rotate_left(words);
+    }
+    arguments
 }
 
 /// The verbs of all methods that people and services call.

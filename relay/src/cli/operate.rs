@@ -7,9 +7,9 @@ use super::{
     input::{self, Input, Surroundings},
     output::{self, Format},
     refresh,
-    secret_out::SecretOut,
+    secret_out::{SecretOut, Wiped},
     target::{Said, Target, TargetError},
-    template::{InvalidTemplate, Template},
+    template::{InvalidTemplate, Template, UnknownField},
     terminal,
     tree::ids,
     verbs::{Form, Verb},
@@ -26,9 +26,11 @@ use shared::{
     token::JoinToken,
 };
 use std::{
+    collections::BTreeSet,
     io::{self, Read as _},
     path::{Path, PathBuf},
 };
+use zeroize::Zeroizing;
 
 /// The things of a page where all pages are fetched.
 const PAGE_SIZE: u64 = 200;
@@ -38,8 +40,8 @@ const MAX_BEFORE_BYTES: u64 = 4096;
 const MAX_PAGES: usize = 500;
 
 /// What helps where the roles of a credential do not hold an action.
-const OTHER_CREDENTIAL: &str = "show a credential whose roles hold it by --token-file; that of the first admin is \
-                                bootstrap/admin_editor_token in the relay's data directory";
+const OTHER_CREDENTIAL: &str = "relay self permissions shows what this credential may do; somebody with a higher role there can \
+                                give you one (relay members), or show another credential by --context or --token-file";
 
 /// Runs a verb.
 pub(super) fn run(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Exit {
@@ -65,6 +67,8 @@ enum Failure {
     #[error("read --template: {0}")]
     Template(#[from] InvalidTemplate),
     #[error(transparent)]
+    TemplateField(#[from] UnknownField),
+    #[error(transparent)]
     SetUp(#[from] CallError),
     /// The call itself, and what helps a person with it.
     #[error("{0}")]
@@ -83,7 +87,7 @@ impl Failure {
     fn exit(&self) -> Exit {
         match self {
             Self::Target(error) => exit_of_target(error),
-            Self::File(_) | Self::Template(_) => Exit::Usage,
+            Self::File(_) | Self::Template(_) | Self::TemplateField(_) => Exit::Usage,
             Self::Call(CallError::Problem(problem), _) => problem.code.into(),
             Self::Call(CallError::Transport { .. }, _) => Exit::TryAgain,
             Self::SetUp(_) | Self::Call(..) | Self::SecretOut(..) | Self::NoSecret(_) | Self::Output(_) => {
@@ -100,6 +104,10 @@ impl Failure {
 fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
     let said = said(flags, world)?;
     let template = template(flags)?;
+    if let Some(template) = &template {
+        let schema = TypeSchema::of(verb.method.output);
+        template.check(output::list_of(&schema).map_or(schema.root(), |(_, items)| items))?;
+    }
     if flags.try_get_one::<bool>(ids::DRY_RUN).ok().flatten() == Some(&true) {
         return dry_run(verb, flags, &said, world);
     }
@@ -111,20 +119,23 @@ fn attempt(verb: &Verb, flags: &ArgMatches, world: &World<'_>) -> Result<(), Fai
         let relay = refresh::lazily(relay, &target, world).await;
         fetch(verb, &relay, &input).await
     };
-    let answer = tokio_runtime()?.block_on(called).map_err(|error| {
+    let answer = tokio_runtime()?.block_on(called).map_err(|mut error| {
+        if let CallError::Problem(problem) = &mut error {
+            by_flags(verb, problem);
+        }
         let hints = hints(verb, &error, &input);
         Failure::Call(error, hints)
     })?;
-    let answer = keep_secret(verb, answer, out)?;
+    let answer = Wiped(keep_secret(verb, answer, out)?);
     let format = flags.get_one::<Format>(ids::OUTPUT).copied();
     if let Some(cursor) = answer.get("cursor").and_then(Value::as_str) {
         terminal::say(&more(cursor));
     }
-    terminal::answer(&match template {
+    let text = Zeroizing::new(match template {
         Some(template) => template.render(output::list_in(&verb.method, &answer), &answer),
         None => output::render(&verb.method, &answer, format, world.clock.now()),
-    })?;
-    Ok(())
+    });
+    Ok(terminal::answer(&text)?)
 }
 
 /// What it means for a script that it isn't known whom to ask.
@@ -263,6 +274,16 @@ fn may_have_happened(error: &CallError) -> bool {
     }
 }
 
+/// Says of bad fields by which flags they were given.
+fn by_flags(verb: &Verb, problem: &mut Problem) {
+    let flags: Option<BTreeSet<String>> =
+        problem.errors.iter().map(|error| verb.flag_of(&error.field)).collect();
+    if let Some(flags) = flags.filter(|flags| problem.code == Code::InvalidInput && !flags.is_empty()) {
+        let flags: Vec<String> = flags.into_iter().collect();
+        problem.detail = format!("Correct and try again: {}.", flags.join(", "));
+    }
+}
+
 fn refused(verb: &Verb, problem: &Problem) -> Vec<String> {
     let mut lines: Vec<String> = problem
         .errors
@@ -295,6 +316,7 @@ fn keep_secret(verb: &Verb, mut answer: Value, out: Option<SecretOut>) -> Result
     let Some(Value::String(secret)) = secret else { return Err(Failure::NoSecret(name.clone())) };
     let path = out.path().to_owned();
     let before = replaced(&path);
+    let secret = Zeroizing::new(secret);
     out.finish(&secret).map_err(|error| Failure::SecretOut(path.clone(), error))?;
     if let Some(before) = before {
         terminal::say(&format_args!("{} was written over; {before}", path.display()));
@@ -341,6 +363,17 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_of_fields_is_said_by_flags() {
+        let verb = Verb::of(&shared::api::tokens::CREATE.method).unwrap();
+        let mut problem = Problem::invalid_field("permissions.0.actions.1", "x");
+        by_flags(&verb, &mut problem);
+        assert_eq!(problem.detail, "Correct and try again: --permissions.");
+        let mut odd = Problem::invalid_field("colour", "x");
+        by_flags(&verb, &mut odd);
+        assert!(odd.detail.contains("colour"));
+    }
+
+    #[test]
     fn only_a_plain_cursor_is_offered_for_pasting() {
         assert_eq!(more("jt_01:x-Y="), "there is more; go on with --cursor jt_01:x-Y=");
         for odd in ["$(id)", "a b", "x;y", "\u{202e}", "a'b"] {
@@ -363,7 +396,7 @@ mod tests {
         }
         assert!(!says_key(&CallError::Untrusted { relay: String::new(), why: String::new() }));
         let denied = CallError::Problem(Box::new(Problem::new(Code::PermissionDenied, "x")));
-        assert!(hints(&verb, &denied, &input()).iter().any(|line| line.contains("admin_editor_token")));
+        assert!(hints(&verb, &denied, &input()).iter().any(|line| line.contains("relay self permissions")));
     }
 
     #[test]

@@ -110,6 +110,9 @@ const COLUMNS: &[(&str, &[&str])] = &[
     ("webhooks", &["id", "url", "types", "enabled", "deliveredAt", "failingSince", "lastError"]),
 ];
 
+/// The type of the audit's records.
+const RECORD: &str = "AuditRecord";
+
 /// The list of an answer: its name and what it holds. `None` for single things.
 #[must_use]
 pub(super) fn list_of(answer: &TypeSchema) -> Option<(String, Node<'_>)> {
@@ -196,9 +199,14 @@ pub(super) fn columns_of(method: &Method, list: &str) -> Option<&'static [&'stat
 }
 
 fn column(items: Node<'_>, path: String) -> Column {
-    let is_time = items.at(&path).is_some_and(|node| node.shape() == Shape::Time);
+    // A record is evidence: it says when to the millisecond, not how long ago.
+    let is_time =
+        items.type_name() != Some(RECORD) && items.at(&path).is_some_and(|node| node.shape() == Shape::Time);
     Column { path, is_time }
 }
+
+/// How deep objects inside of objects are shown in columns: as deep as a pool's policy.
+const MAX_DEPTH: usize = 2;
 
 /// The paths of all scalars, those of objects inside too.
 fn scalar_paths(node: Node<'_>, path: &str) -> Vec<String> {
@@ -208,7 +216,7 @@ fn scalar_paths(node: Node<'_>, path: &str) -> Vec<String> {
             let here =
                 if path.is_empty() { member.name.to_owned() } else { format!("{path}.{}", member.name) };
             match member.node.shape() {
-                Shape::Object if path.is_empty() => scalar_paths(member.node, &here),
+                Shape::Object if path.matches('.').count() < MAX_DEPTH => scalar_paths(member.node, &here),
                 Shape::Object | Shape::Map | Shape::Other => Vec::new(),
                 _ => vec![here],
             }

@@ -16,7 +16,11 @@ use super::{
 use crate::{auth::jwt::Said, files, kubernetes::ClusterError};
 use clap::{Arg, ArgMatches, Command, ValueHint};
 use serde_json::{Value, json};
-use shared::{api::tokens::REFRESH, secret::Secret, terminal::shown};
+use shared::{
+    api::{access::Action, tokens::REFRESH, whoami::PERMISSIONS},
+    secret::Secret,
+    terminal::shown,
+};
 use std::{
     fs::File,
     io,
@@ -36,6 +40,12 @@ enum Failure {
     NoJwt(PathBuf),
     #[error("refresh the Secret {0}: its key {1} holds no token of a relay")]
     NoJwtInSecret(String, String),
+    #[error(
+        "the token may not be refreshed, and ends for good: it lacks {0}; make one that holds it, as by --permissions \
+         self={0}",
+        Action::TokensRefresh.as_str()
+    )]
+    MayNot,
     #[error("{0}")]
     Argument(String),
     #[error(transparent)]
@@ -52,7 +62,9 @@ impl Failure {
             Self::Call(CallError::Transport { .. }) => Exit::TryAgain,
             Self::Cluster(error) if error.is_conflict() || error.is_transient() => Exit::TryAgain,
             Self::NoJwt(_) | Self::NoJwtInSecret(..) | Self::Argument(_) => Exit::Usage,
-            Self::Call(_) | Self::NoToken | Self::Cluster(_) | Self::File { .. } => Exit::Refused,
+            Self::Call(_) | Self::NoToken | Self::MayNot | Self::Cluster(_) | Self::File { .. } => {
+                Exit::Refused
+            }
         }
     }
 }
@@ -92,6 +104,25 @@ async fn successor(relay: &Relay, known: &Secret) -> Result<Secret, Failure> {
         Some(Value::String(secret)) => Ok(Secret::new(secret)),
         _ => Err(Failure::NoToken),
     }
+}
+
+/// That a token that is not due could be refreshed: else nobody learns of it before it is too late.
+///
+/// # Errors
+/// It lacks the action, or does not count.
+async fn prove(relay: &Relay, known: &Secret) -> Result<(), Failure> {
+    let asking = relay.clone().with_token(known);
+    let held = match asking.call(&PERMISSIONS.method.path(), &json!({})).await {
+        // Nothing is due yet: the next run finds out.
+        Err(CallError::Transport { .. }) => return Ok(()),
+        held => held?,
+    };
+    let all = held.get("permissions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let may = all.iter().filter(|of| of.get("subject").is_some_and(|subject| subject == "self")).any(|of| {
+        let actions = of.get("actions").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        actions.iter().any(|action| action == Action::TokensRefresh.as_str())
+    });
+    if may { Ok(()) } else { Err(Failure::MayNot) }
 }
 
 /// The lock of a token's file, which itself is replaced at each refresh.
@@ -174,5 +205,8 @@ async fn refresh_file(flags: &ArgMatches, world: &World<'_>) -> Result<(Said, Sa
     let relay = Relay::new(&target)?;
     let of = |token: &Secret| Said::of(token.expose()).ok_or_else(|| Failure::NoJwt(path.clone()));
     let before = of(&target.token)?;
+    if !before.is_due(world.clock.now()) {
+        prove(&relay, &target.token).await?;
+    }
     Ok((before, of(&renew(&relay, &path, world).await?)?))
 }

@@ -1,19 +1,48 @@
 //! A file for a secret that is shown once: made before it is asked for, mode 0600, and there whole or not at all.
 
 use crate::random::Random;
+use serde_json::Value;
 use shared::hex;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
+    ops::Deref,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
+use zeroize::Zeroize as _;
 
 /// A file that waits for its secret. Without one nothing is left behind.
 pub(super) struct SecretOut {
     path: PathBuf,
     temporary: PathBuf,
     file: File,
+}
+
+/// An answer that may hold a secret: its texts are wiped when it is dropped.
+pub(super) struct Wiped(pub(super) Value);
+
+impl Deref for Wiped {
+    type Target = Value;
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+/// No deeper than a parser reads, which has its bound.
+fn wipe(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(items) => items.iter_mut().for_each(wipe),
+        Value::Object(members) => members.values_mut().for_each(wipe),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 impl SecretOut {

@@ -1,5 +1,6 @@
 //! `--template`: an answer by a text in which `{nodeId}` stands for that field. Pure.
 
+use crate::api::schema::{Node, Shape};
 use serde_json::Value;
 use shared::terminal::shown;
 use std::str::FromStr;
@@ -51,7 +52,47 @@ fn members(field: &str) -> Option<Vec<String>> {
     field.split('.').all(is_name).then(|| field.split('.').map(str::to_owned).collect())
 }
 
+/// A field of a template that an answer does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("--template names {{{field}}}, which there is not{near}")]
+pub(super) struct UnknownField {
+    field: String,
+    near: String,
+}
+
 impl Template {
+    /// That all its fields are in what it is to show.
+    ///
+    /// # Errors
+    /// The first that is not, and what there is beside it.
+    pub(super) fn check(&self, schema: Node<'_>) -> Result<(), UnknownField> {
+        let fields = self.0.iter().filter_map(|part| match part {
+            Part::Field(path) => Some(path),
+            Part::Text(_) => None,
+        });
+        for path in fields {
+            let mut node = schema;
+            for name in path {
+                let members = node.members();
+                match members.iter().find(|member| member.name == name) {
+                    Some(member) => node = member.node,
+                    // What stands there goes by names of others, or has one of several forms.
+                    None if matches!(node.shape(), Shape::Map | Shape::Other) => break,
+                    None => {
+                        let names: Vec<&str> = members.iter().map(|member| member.name).collect();
+                        let near = if names.is_empty() {
+                            String::new()
+                        } else {
+                            format!("; there are {}", names.join(", "))
+                        };
+                        return Err(UnknownField { field: path.join("."), near });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// One line for each thing of a list, or for the answer itself.
     #[must_use]
     pub(super) fn render(&self, list: Option<&[Value]>, answer: &Value) -> String {
@@ -75,7 +116,9 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::schema::TypeSchema;
     use serde_json::json;
+    use shared::api::tokens;
 
     #[test]
     fn fields_stand_in_the_text() {
@@ -89,6 +132,19 @@ mod tests {
         let list = [json!({"a": 1}), json!({"a": 2})];
         assert_eq!("{a}".parse::<Template>().unwrap().render(Some(&list), &thing), "1\n2\n");
         assert_eq!("{a}".parse::<Template>().unwrap().render(Some(&[]), &thing), "");
+    }
+
+    #[test]
+    fn a_field_that_there_is_not_is_refused_by_its_name() {
+        let schema = TypeSchema::of(tokens::LIST.method.output);
+        let items = schema.root().at("tokens").unwrap().items().unwrap();
+        let check = |text: &str| text.parse::<Template>().unwrap().check(items);
+        for good in ["x", "{id}", "{labels.team} {expiresAt}", "{tenantRoles}"] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        let said = check("{id} {expiry}").unwrap_err().to_string();
+        assert!(check("{id.x}").is_err());
+        assert!(said.contains("{expiry}") && said.contains("expiresAt"), "{said}");
     }
 
     #[test]

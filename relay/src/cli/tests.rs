@@ -75,6 +75,36 @@ fn every_operator_row_has_a_verb_of_its_own() {
 }
 
 #[test]
+fn every_group_says_what_it_is_about() {
+    for verb in verbs() {
+        assert!(
+            !verbs::about(&verb.group).starts_with("Methods of"),
+            "{}: add it to verbs::ABOUT",
+            verb.group
+        );
+    }
+}
+
+#[test]
+fn a_context_is_named_before_the_command_as_well_as_behind_it() {
+    let moved = |line: &str| {
+        let words = line.split(' ').map(Into::into).collect();
+        let words = context_last(words).into_iter().map(|word: OsString| word.into_string().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    };
+    for (said, meant) in [
+        ("relay --context a pools list", "relay pools list --context a"),
+        ("relay --context=a pools list", "relay pools list --context=a"),
+        ("relay pools list --context a", "relay pools list --context a"),
+        ("relay --context a", "relay --context a"),
+        ("relay --context", "relay --context"),
+        ("relay", "relay"),
+    ] {
+        assert_eq!(moved(said), meant);
+    }
+}
+
+#[test]
 fn every_field_has_a_flag_of_its_own() {
     for verb in verbs() {
         let mut flags = BTreeSet::new();

@@ -6,7 +6,7 @@ use super::{
     inventory, login, metal,
     output::Format,
     refresh, restore,
-    verbs::{Field, Form, Verb},
+    verbs::{self, Field, Form, Verb},
     watch,
 };
 use crate::config::KEYS;
@@ -79,8 +79,8 @@ pub(super) fn command(verbs: &[Verb]) -> Command {
             "Exit codes: 0 ok, 1 refused, 2 usage, 3 unauthenticated, 4 not found, 75 try again.\n\nA running relay \
              is found by --relay, --token-file and --ca-file, or by RELAY_RELAY, RELAY_TOKEN_FILE and RELAY_CA_FILE; one \
              on this machine by --data-dir or RELAY_DATA_DIR alone. RELAY_URL, which a relay itself is told, is asked \
-             where none of these says which relay. Last comes the active context: `relay login` makes one, `relay context` \
-             shows them.",
+             where none of these says which relay. Last comes a context, the one of --context NAME or the active one: `relay login` \
+             makes one, `relay context` shows them.",
         )
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -107,7 +107,7 @@ fn of_groups(groups: &BTreeMap<&str, Vec<&Verb>>) -> Vec<Command> {
 
 fn below(module: &str) -> Command {
     Command::new(module.to_owned())
-        .about(format!("Groups of {module}: over all tenants"))
+        .about("For admins: over all tenants")
         .subcommand_required(true)
         .arg_required_else_help(true)
 }
@@ -250,7 +250,7 @@ pub(super) fn output() -> Arg {
 
 fn group(path: &str, name: &str, verbs: &[&Verb]) -> Command {
     Command::new(name.to_owned())
-        .about(format!("Methods of {}", name.replace('-', " ")))
+        .about(verbs::about(path))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(verbs.iter().map(|verb| method(verb)))

@@ -111,12 +111,52 @@ impl Verb {
         Ok(Self { method: *method, group, name: kebab(name), fields, secrets })
     }
 
-    /// The flag of a field that the relay calls by its path, for its errors.
+    /// The flag of a field that the relay calls by its path, or of the one that it is in, for its errors.
     #[must_use]
     pub(super) fn flag_of(&self, path: &str) -> Option<String> {
-        let field = self.fields.iter().find(|field| field.path == path)?;
+        let within = |field: &&Field| {
+            path.strip_prefix(&field.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let field = self.fields.iter().filter(within).max_by_key(|field| field.path.len())?;
         Some(format!("--{}", field.flag))
     }
+}
+
+/// What each group is about, as the help says it.
+const ABOUT: &[(&str, &str)] = &[
+    ("admin audit", "The records of all tenants: who did what, and what was refused"),
+    ("admin components", "The programs that work for this installation"),
+    ("admin grants", "Roles of services on sites"),
+    ("admin tasks", "What the relay still has to do, or could not"),
+    ("admin tenants", "All tenants, and whom to make their members"),
+    ("admin tokens", "The tokens of everybody"),
+    ("admin users", "Users, and services, which have no login"),
+    ("audit", "A tenant's records: who did what, and what was refused"),
+    ("components", "Say that a program lives that works for this installation"),
+    ("endorsement-authorities", "The TPM makers' CAs that a pool trusts"),
+    ("endorsement-keys", "The TPMs that a pool admits"),
+    ("events", "What happened in a tenant"),
+    ("inventory", "The machines that a pool expects"),
+    ("invites", "Ways into a tenant or project for who has not logged in yet"),
+    ("join-requests", "Machines that wait for a person's decision"),
+    ("join-tokens", "What machines join a pool with"),
+    ("members", "Who has which role in a tenant or project"),
+    ("nodes", "The machines of a pool: show, ban, release"),
+    ("pools", "What machines join, and by which policy"),
+    ("projects", "Folders of pools within a tenant"),
+    ("secrets", "What the machines of a pool are given"),
+    ("self", "Who you are to the relay, and what you may do"),
+    ("sites", "Places where machines stand, and who decides there"),
+    ("tenants", "Users' and organisations' own spaces"),
+    ("tokens", "Your tokens: make, narrow, refresh, revoke"),
+    ("webhooks", "Where a tenant's events are sent to"),
+];
+
+/// What a group is about; of one that the table lacks, its name.
+#[must_use]
+pub(super) fn about(group: &str) -> String {
+    let known = ABOUT.iter().find(|(name, _)| *name == group);
+    known.map_or_else(|| format!("Methods of {}", group.replace('-', " ")), |(_, about)| (*about).to_owned())
 }
 
 /// Groups whose own things are named by another field than their name tells.

@@ -27,7 +27,8 @@ use std::{
 /// The group that it stands in, and its name there.
 pub(super) const NAME: (&str, &str) = ("admin tasks", "watch");
 
-/// What is shown unless a state is named: all but what is done.
+/// What is shown unless a state is named: all but what is done. Of what waits or is at work the oldest, which is next; of what
+/// has ended the newest.
 const OPEN: [TaskState; 4] = [TaskState::Active, TaskState::Retry, TaskState::Archived, TaskState::Pending];
 /// The most tasks of a state that are shown.
 const SHOWN_OF_A_STATE: u64 = 50;
@@ -47,7 +48,7 @@ pub(super) fn command() -> Command {
         .about("Show what is to be done, as it goes on, until Ctrl-C.")
         .after_help(format!(
             "On a terminal a table, drawn anew; else a line of JSON for each task that is new or has changed. At most \
-             {SHOWN_OF_A_STATE} tasks of each state. Calls {} and {}.",
+             {SHOWN_OF_A_STATE} tasks of each state: the oldest of those that wait, the newest of those that have ended. Calls {} and {}.",
             LIST.method.name, QUEUES.method.name
         ))
         .arg(Arg::new(QUEUE).long(QUEUE).value_name("QUEUE").help("Those of this queue alone"))
@@ -89,6 +90,11 @@ impl Failure {
         }
     }
 
+    /// Whether another credential may do.
+    fn is_of_credential(&self) -> bool {
+        self.exit() == Exit::Unauthenticated
+    }
+
     /// Whether it may be gone at the next look.
     fn passes(&self) -> bool {
         self.exit() == Exit::TryAgain
@@ -114,7 +120,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
 }
 
 async fn watch(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
-    let target = Target::find(&operate::said(flags, world)?)?;
+    let mut target = Target::find(&operate::said(flags, world)?)?;
     let mut relay = Relay::new(&target)?;
     let text = |id: &str| flags.get_one::<String>(id).map(String::as_str);
     let seconds = flags.get_one::<i64>(INTERVAL).copied().unwrap_or(2).clamp(1, 3_600);
@@ -132,11 +138,17 @@ async fn watch(flags: &ArgMatches, world: &World<'_>) -> Result<(), Failure> {
                     return Ok(());
                 }
             }
-            Err(failure) if failing || !failure.passes() => {
-                if !failure.passes() {
+            Err(failure) if failure.is_of_credential() => {
+                // Its place may have another by now: after a login, or a new pair of bootstrap credentials.
+                let newer = Target::find(&operate::said(flags, world)?)?;
+                if newer.token.matches(&target.token) {
                     return Err(failure);
                 }
+                (relay, target) = (Relay::new(&newer)?, newer);
+                continue;
             }
+            Err(failure) if !failure.passes() => return Err(failure),
+            Err(_) if failing => {}
             Err(failure) => {
                 failing = true;
                 terminal::say(&format_args!("{}; it is tried again", shown(&failure.to_string())));
@@ -158,7 +170,8 @@ async fn look(relay: &Relay, queue: Option<&str>, state: Option<&str>) -> Result
     let states = state.as_ref().map_or(open.as_slice(), std::slice::from_ref);
     let mut tasks = Vec::new();
     for state in states {
-        let mut input = json!({"state": state, "limit": SHOWN_OF_A_STATE});
+        let ended = [TaskState::Completed, TaskState::Archived].map(TaskState::as_str).contains(state);
+        let mut input = json!({"state": state, "newestFirst": ended, "limit": SHOWN_OF_A_STATE});
         if let (Some(queue), Some(members)) = (queue, input.as_object_mut()) {
             members.insert(QUEUE.to_owned(), queue.into());
         }

@@ -84,6 +84,11 @@ pub(super) const TASK_COMPLETED_DAYS: Key =
 /// How long archived tasks are kept.
 pub(super) const TASK_ARCHIVED_DAYS: Key =
     number("task_archived_days", "Days that archived tasks are kept, which were given up [default: 90]");
+/// How long a key signs tokens.
+pub(super) const SIGNING_KEY_DAYS: Key = number(
+    "signing_key_days",
+    "Days that a key signs tokens before a new one does, 7 to 365; it verifies to the end of its last token [default: 30]",
+);
 /// Where webhooks may lead to beside the public Internet.
 pub(super) const WEBHOOK_NETWORKS: Key = Key {
     name: "webhook_networks",
@@ -226,6 +231,7 @@ pub const KEYS: &[Key] = &[
     AUDIT_DAYS,
     TASK_COMPLETED_DAYS,
     TASK_ARCHIVED_DAYS,
+    SIGNING_KEY_DAYS,
     WEBHOOK_NETWORKS,
     WEBHOOK_CA_FILE,
     LIMIT_TOKEN,

@@ -30,6 +30,7 @@ use std::{
     fmt::Display,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     num::NonZeroU32,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -40,6 +41,10 @@ pub const MAX_LIMIT: u32 = 1_000_000;
 const MAX_DAYS: u32 = 36_500;
 /// How long the audit is kept unless told otherwise, in days: a year, and a month to look back on it.
 const DEFAULT_AUDIT_DAYS: u32 = 400;
+/// How long a key signs tokens unless told otherwise, in days.
+pub const SIGNING_KEY_DAYS: u32 = 30;
+/// How long it may be told to, in days: the fewest leave 53 keys that verify tokens of 365 days.
+const SIGNING_KEY_DAYS_RANGE: RangeInclusive<u32> = 7..=365;
 /// The most networks of a list.
 const MAX_NETWORKS: usize = 64;
 
@@ -90,6 +95,8 @@ pub struct Settings {
     pub task_completed_days: u32,
     /// How long archived tasks are kept, in days.
     pub task_archived_days: u32,
+    /// How long a key signs tokens, in days.
+    pub signing_key_days: u32,
     /// The networks that webhooks may lead into although they are not outside.
     pub webhook_networks: Vec<IpNet>,
     /// The only CA certificates to trust for webhooks; the system's if absent.
@@ -157,6 +164,8 @@ impl Settings {
             audit_days: parsed(&merged, &keys::AUDIT_DAYS, days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
             task_completed_days: parsed(&merged, &keys::TASK_COMPLETED_DAYS, days)?.unwrap_or(14),
             task_archived_days: parsed(&merged, &keys::TASK_ARCHIVED_DAYS, days)?.unwrap_or(90),
+            signing_key_days: parsed(&merged, &keys::SIGNING_KEY_DAYS, signing_days)?
+                .unwrap_or(SIGNING_KEY_DAYS),
             webhook_networks: parsed(&merged, &keys::WEBHOOK_NETWORKS, networks)?.unwrap_or_default(),
             webhook_ca_file: parsed(&merged, &keys::WEBHOOK_CA_FILE, path)?,
             limits: limits(&merged)?,
@@ -255,6 +264,12 @@ fn limit(text: &str) -> Result<NonZeroU32, String> {
 fn days(text: &str) -> Result<u32, String> {
     let days = text.parse().ok().filter(|days| (1..=MAX_DAYS).contains(days));
     days.ok_or_else(|| format!("must be an integer from 1 to {MAX_DAYS}"))
+}
+
+fn signing_days(text: &str) -> Result<u32, String> {
+    let (from, to) = SIGNING_KEY_DAYS_RANGE.into_inner();
+    let days = text.parse().ok().filter(|days| SIGNING_KEY_DAYS_RANGE.contains(days));
+    days.ok_or_else(|| format!("must be an integer from {from} to {to}"))
 }
 
 /// Networks by commas. A single address is written with its whole prefix: one that is forgotten trusts nobody by mistake.

@@ -72,7 +72,9 @@ async fn count(desk: &Desk, state: TaskState) -> usize {
     let found: Result<_, StoreError> = desk
         .relay
         .store
-        .read("test", state, |tx, state| Box::pin(tasks::page(tx, QUEUE.name, Some(*state), "", 1_000)))
+        .read("test", state, |tx, state| {
+            Box::pin(tasks::page(tx, QUEUE.name, Some(*state), ("", false), 1_000))
+        })
         .await;
     found.unwrap().len()
 }

@@ -91,9 +91,7 @@ pub(super) async fn come(
     if let Err(refused) = app.relay.limits.charge_wrong_credential(arrival.remote) {
         return failed(&app, &arrival, "auth.callback", refused.into());
     }
-    let (running, arrived) = (app.clone(), arrival.clone());
-    // A task of its own: a browser that goes away does not stop it inside of a transaction.
-    let task = tokio::spawn(async move {
+    let returned = async {
         let Ok(Query(answer)) = answer else {
             return Err(Problem::invalid_field("", "must be the query of a provider's answer").into());
         };
@@ -103,11 +101,10 @@ pub(super) async fn come(
             error: answer.error.as_deref(),
             issuer: answer.iss.as_deref(),
         };
-        let (cookie, from) = (cookies::LOGIN.of(&headers), from(&arrived));
-        login::finish(&running.relay, &callback(&running), cookie, answer, &from).await
-    });
-    let returned = task.await.map_err(Fault::internal("taking a provider's answer"));
-    let mut response = match returned.and_then(|returned| returned) {
+        let (cookie, from) = (cookies::LOGIN.of(&headers), from(&arrival));
+        login::finish(&app.relay, &callback(&app), cookie, answer, &from).await
+    };
+    let mut response = match returned.await {
         Ok(returned) => returning(&app, &arrival, returned),
         Err(fault) => failed(&app, &arrival, "auth.callback", fault),
     };
@@ -129,12 +126,7 @@ pub(super) async fn claim(
         let body = read(body).await?;
         let Claims { code, verifier } = serde_json::from_slice(&body)
             .map_err(|_| Problem::invalid_field("", "must be {\"code\": …, \"verifier\": …}"))?;
-        let (running, arrived) = (app.clone(), arrival.clone());
-        let task =
-            tokio::spawn(
-                async move { login::claim(&running.relay, &code, &verifier, &from(&arrived)).await },
-            );
-        let (token, secret) = task.await.map_err(Fault::internal("taking a login"))??;
+        let (token, secret) = login::claim(&app.relay, &code, &verifier, &from(&arrival)).await?;
         let created = TokenCreated { token, secret: Some(secret.reveal()) };
         serde_json::to_vec(&created).map_err(Fault::internal("writing a token"))
     };

@@ -23,7 +23,7 @@ pub mod tls;
 use crate::{
     api::registry::Registry,
     audit::{self, denials::Denials},
-    auth::tokens,
+    auth::tokens::{self, Via},
     call::{Call, Caller, no_credential, unauthenticated},
     context::Context,
     fault::Fault,
@@ -279,8 +279,8 @@ async fn authenticate(
     let relay = &stranger.app.relay;
     match access {
         Access::Any | Access::Own(_) | Access::May(..) => {
-            let bearer = match credential(stranger.app, headers, shown) {
-                Ok(Some(bearer)) => bearer,
+            let (bearer, via) = match credential(stranger.app, headers, shown) {
+                Ok(Some(shown)) => shown,
                 Ok(None) => return Ok(None),
                 Err(refused) => {
                     stranger.charge()?;
@@ -290,7 +290,7 @@ async fn authenticate(
             if tokens::asks_for_a_key(relay, bearer) {
                 stranger.charge()?;
             }
-            let principal = tokens::authenticate(relay, bearer, relay.clock.now()).await?;
+            let principal = tokens::authenticate(relay, (bearer, via), relay.clock.now()).await?;
             Ok(principal.map(|principal| Caller::Credential(Arc::new(principal))))
         }
         Access::JoinToken => {
@@ -311,12 +311,17 @@ async fn authenticate(
 }
 
 /// The text of a person's or service's credential: the header's, or where there is none, the one of a browser's session.
-fn credential<'a>(app: &App, headers: &'a HeaderMap, shown: Shown) -> Result<Option<&'a str>, Problem> {
-    if headers.contains_key(AUTHORIZATION) {
-        Ok(bearer(headers))
+fn credential<'a>(
+    app: &App,
+    headers: &'a HeaderMap,
+    shown: Shown,
+) -> Result<Option<(&'a str, Via)>, Problem> {
+    let (bearer, via) = if headers.contains_key(AUTHORIZATION) {
+        (bearer(headers), Via::Header)
     } else {
-        session::bearer(app, headers, shown)
-    }
+        (session::bearer(app, headers, shown)?, Via::Cookie)
+    };
+    Ok(bearer.map(|bearer| (bearer, via)))
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -330,7 +335,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Charges the buckets of a right credential, and only its own.
 fn charge(relay: &Context, access: Access, caller: &Caller, remote: IpAddr) -> Result<(), Problem> {
     match caller {
-        Caller::Credential(principal) => relay.limits.charge_token(principal.token_id.as_str()),
+        Caller::Credential(principal) => relay.limits.charge_token(principal.chain.as_str()),
         Caller::JoinToken(id) => {
             relay.limits.charge_join(remote)?;
             relay.limits.charge_token(id.as_str())

@@ -9,7 +9,8 @@
 //! - A session never counts beside a header `Authorization`, whatever that holds, and for nothing but people's methods.
 //! - There are no CORS headers here, on no answer: no other origin reads one.
 //! - A session is a token like any other: revoked, listed and audited as such. It is refreshed on the way of a call from
-//!   three quarters of its lifetime on, once for all requests of a browser that are under way.
+//!   three quarters of its lifetime on, once for all requests of a browser that are under way; those that show the old one
+//!   after the new one came into use are served for half a minute more.
 
 use super::{App, Arrival, Stranger, authenticate, cookies, judged};
 use crate::{
@@ -159,7 +160,7 @@ async fn call(
         stranger.charge()?;
         return Err(unauthenticated().into());
     };
-    app.relay.limits.charge_token(principal.token_id.as_str())?;
+    app.relay.limits.charge_token(principal.chain.as_str())?;
     Ok(Call {
         relay: app.relay.clone(),
         caller: Caller::Credential(principal),

@@ -14,11 +14,12 @@ use crate::{
     auth::{
         Principal,
         policy::{Decision, Resource, may, not_found},
-        tokens,
+        tokens::{self, Via},
     },
     call::{Call, Caller, no_credential},
     fault::{Fault, chain},
     store::events,
+    webhooks::{matches, unknown},
 };
 use axum::{
     Extension,
@@ -31,8 +32,9 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use serde_json::json;
 use shared::{
+    api::webhooks::MAX_TYPES,
     api::{Access, access::Action},
-    bounded::TenantId,
+    bounded::{EventPattern, TenantId},
     problem::Problem,
     secret::Secret,
 };
@@ -56,7 +58,7 @@ const BATCH: i64 = 100;
 pub(super) struct Asked {
     /// Whose events; an admin may leave it out for everybody's.
     tenant_id: Option<TenantId>,
-    /// Only these types, by commas.
+    /// Only these, by commas: types of events, their beginnings, or `*`, as a webhook has them.
     types: Option<String>,
     /// As the header `Last-Event-ID`, for those who can't send it.
     last_event_id: Option<String>,
@@ -66,6 +68,7 @@ pub(super) struct Asked {
 struct Stream {
     app: Arc<App>,
     bearer: Secret,
+    via: Via,
     tenant: Option<TenantId>,
     types: Vec<String>,
     after: i64,
@@ -102,7 +105,7 @@ async fn begin(
         stranger.charge()?;
         return Err(no_credential(Access::Any).into());
     };
-    relay.limits.charge_token(principal.token_id.as_str())?;
+    relay.limits.charge_token(principal.chain.as_str())?;
     let Query(asked) = asked.map_err(|_| {
         let rule = "takes tenantId, types (by commas) and lastEventId";
         Problem::invalid_field("query", rule)
@@ -121,17 +124,33 @@ async fn begin(
                 .await?
         }
     };
-    let types = asked.types.unwrap_or_default();
-    let types = types.split(',').filter(|kind| !kind.is_empty()).map(str::to_owned).collect();
+    let types = types_of(asked.types.as_deref().unwrap_or_default())?;
     let tenant = asked.tenant_id;
     if let Err(problem) = decide(&principal.powers, tenant.as_ref()) {
         note(app, arrival, principal, tenant.as_ref(), &problem).await;
         return Err(problem.into());
     }
     let place = relay.limits.enter_stream(&principal.subject)?;
-    let bearer = credential(app, headers, Shown::Stream)?.unwrap_or_default();
+    let (bearer, via) = credential(app, headers, Shown::Stream)?.ok_or_else(|| no_credential(Access::Any))?;
     let bearer = Secret::new(bearer.to_owned());
-    Ok(Stream { app: app.clone(), bearer, tenant, types, after, told: Instant::now(), _place: place })
+    Ok(Stream { app: app.clone(), bearer, via, tenant, types, after, told: Instant::now(), _place: place })
+}
+
+/// The types that were asked for, of which each one is an event's.
+fn types_of(asked: &str) -> Result<Vec<String>, Problem> {
+    let refused = |rule: String| Problem::invalid_field("types", rule);
+    let words = asked.split(',').filter(|word| !word.is_empty()).take(MAX_TYPES + 1);
+    let types: Vec<EventPattern> = words
+        .map(|word| word.parse().map_err(|broken| refused(format!("{broken}"))))
+        .collect::<Result<_, _>>()?;
+    if types.len() > MAX_TYPES {
+        return Err(refused(format!("must be at most {MAX_TYPES} types")));
+    }
+    let types = types.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match unknown(&types) {
+        Some((_, rule)) => Err(refused(rule)),
+        None => Ok(types),
+    }
 }
 
 /// Records that somebody may not.
@@ -220,7 +239,7 @@ impl Stream {
         for kept in kept.await? {
             self.after = kept.number.unwrap_or(self.after);
             let event = relay.sourced(kept);
-            if self.types.is_empty() || self.types.contains(&event.event_type) {
+            if self.types.is_empty() || matches(&self.types, &event.event_type) {
                 let json = serde_json::to_string(&event).map_err(Fault::internal("writing an event"))?;
                 let (id, kind) = (self.after, &event.event_type);
                 ready.push(format!("id: {id}\nevent: {kind}\ndata: {json}\n\n").into());
@@ -232,7 +251,7 @@ impl Stream {
     /// Whether the token still counts, and may still be told.
     async fn still_may(&self) -> bool {
         let relay = &self.app.relay;
-        let found = tokens::authenticate(relay, self.bearer.expose(), relay.clock.now()).await;
+        let found = tokens::authenticate(relay, (self.bearer.expose(), self.via), relay.clock.now()).await;
         let principal = found.ok().flatten();
         principal.is_some_and(|principal| decide(&principal.powers, self.tenant.as_ref()).is_ok())
     }

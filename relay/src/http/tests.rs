@@ -351,6 +351,48 @@ async fn who_holds_a_body_back_holds_no_right_with_it() {
     .await;
 }
 
+/// A refresh gives no new bucket.
+#[tokio::test]
+async fn refreshed_tokens_share_a_bucket() {
+    on_sqlite(async |store| {
+        let edge = Edge::new(store).await;
+        let first = edge.desk.login("ann").await;
+        let next = edge.desk.done(&first, "iam.tokens.refresh", json!({})).await;
+        let next = next["secret"].as_str().unwrap();
+        for bearer in [&first, &first, next] {
+            let asked = Asked { bearer: Some(bearer), ..post_to("/api/iam/self/whoAmI") };
+            assert_eq!(edge.ask(&asked, edge.address()).await.status, 200);
+        }
+        let asked = Asked { bearer: Some(next), ..post_to("/api/iam/self/whoAmI") };
+        edge.ask(&asked, edge.address()).await.waits("the fourth of the chain");
+    })
+    .await;
+}
+
+/// That a refreshed token is in use can't be noted while the store takes no change, which is no reason to refuse a read.
+#[tokio::test]
+async fn a_refreshed_token_reads_while_the_store_takes_no_change() {
+    on_sqlite(async |store| {
+        let edge = Edge::new(store.clone()).await;
+        let first = edge.desk.login("ann").await;
+        let next = edge.desk.done(&first, "iam.tokens.refresh", json!({})).await;
+        let next = next["secret"].as_str().unwrap();
+        let run = async |sql: &'static str| {
+            let run = store.transact("test", sql, |tx, sql| Box::pin(tx.execute(sql, &[])));
+            let run: Result<u64, crate::store::StoreError> = run.await;
+            run
+        };
+        run("PRAGMA query_only = ON").await.unwrap();
+        assert!(run("UPDATE tenants SET display_name = 'x'").await.is_err());
+        let status = async |bearer: &str| {
+            let asked = Asked { bearer: Some(bearer), ..post_to("/api/iam/self/whoAmI") };
+            edge.ask(&asked, edge.address()).await.status
+        };
+        assert_eq!((status(next).await, status(&first).await), (200, 200));
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_stream_that_is_refused_is_recorded() {
     on_sqlite(async |store| {

@@ -18,9 +18,17 @@ pub fn admits(token: &TokenFacts, now: Timestamp) -> Result<(), Problem> {
     }
     if token.uses.saturating_add(token.pending) >= token.max_uses {
         let detail = match token.pending {
+            0 if token.max_uses == 1 => {
+                "The join token was good for one use, which is spent; ask for a new one.".to_owned()
+            }
             0 => format!("All {} uses of the join token are spent; ask for a new one.", token.max_uses),
+            1 if token.max_uses == 1 => {
+                "The one use of the join token is held by a join request that waits for a person or \
+                for its machine; ask for a new one."
+                    .to_owned()
+            }
             held => format!(
-                "All {} uses of the join token are spent or held by the {held} join requests that wait for a person or for \
+                "All {} uses of the join token are spent or held by join requests ({held}) that wait for a person or for \
                  their machine; ask for a new one.",
                 token.max_uses
             ),

@@ -1,8 +1,10 @@
 //! The client of every request that the relay makes: over https, bounded in time, redirected nowhere, by no proxy.
 
-use reqwest::{Client, ClientBuilder, redirect};
+use bytes::Bytes;
+use reqwest::{Body, Client, ClientBuilder, redirect};
 use rustls::{ClientConfig, crypto::aws_lc_rs};
 use std::{error::Error, iter, time::Duration};
+use zeroize::Zeroizing;
 
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,6 +29,12 @@ pub fn builder(tls: Option<ClientConfig>) -> ClientBuilder {
             builder.tls_backend_rustls()
         }
     }
+}
+
+/// A body that holds secrets: wiped when it was sent.
+#[must_use]
+pub fn wiped(body: Zeroizing<Vec<u8>>) -> Body {
+    Bytes::from_owner(body).into()
 }
 
 /// What an error came from in the end: the part that a person can use.

@@ -30,8 +30,9 @@ const REVOKED: &str = "SELECT c.serial, COALESCE(n.ended_at, n.joined_at) AS rev
     AND (n.state <> 'live' OR c.generation < n.generation) ORDER BY c.serial LIMIT 100001";
 /// The most entries of a CRL: one less than the statement's LIMIT.
 const MAX_REVOKED: usize = 100_000;
-const FORGET: &str = "DELETE FROM certificates WHERE not_after < $1 AND serial NOT IN \
-    (SELECT current_serial FROM nodes) AND serial NOT IN (SELECT serial FROM joins)";
+const FORGET: &str = "DELETE FROM certificates WHERE serial IN \
+    (SELECT serial FROM certificates WHERE not_after < $1 AND serial NOT IN \
+    (SELECT current_serial FROM nodes) AND serial NOT IN (SELECT serial FROM joins) LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] =
     &[INSERT, FIND, USED, OVERTAKEN, FIND_JOIN, INSERT_JOIN, RESERIAL_JOIN, REVOKED, FORGET];
@@ -205,12 +206,12 @@ pub async fn revoked(tx: &mut Tx<'_>, issuer: &str, now: Timestamp) -> Result<Ve
     rows.iter().map(|row| Ok(Revoked { serial: row.text("serial")?, at: row.time("revoked_at")? })).collect()
 }
 
-/// Forgets certificates that ended before `before` and that nothing refers to.
+/// Forgets at most `most` certificates that ended before `before` and that nothing refers to.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn certificate(row: &Row) -> Result<CertificateRow, StoreError> {

@@ -16,7 +16,8 @@ const PUT: &str = "INSERT INTO components (type, identifier, version, started_at
     interval_seconds = excluded.interval_seconds, token_id = excluded.token_id, token_expires_at = excluded.token_expires_at, \
     pinged_at = excluded.pinged_at WHERE components.subject = excluded.subject";
 const REMOVE: &str = "DELETE FROM components WHERE type = $1 AND identifier = $2";
-const FORGET: &str = "DELETE FROM components WHERE pinged_at < $1";
+const FORGET: &str = "DELETE FROM components WHERE (type, identifier) IN \
+    (SELECT type, identifier FROM components WHERE pinged_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, COUNT, PUT, REMOVE, FORGET];
 
@@ -93,12 +94,12 @@ pub async fn remove(tx: &mut Tx<'_>, (kind, identifier): (&str, &str)) -> Result
     tx.execute(REMOVE, &[kind.into(), identifier.into()]).await.map(drop)
 }
 
-/// Forgets components that last pinged before `before`.
+/// Forgets at most `most` components that last pinged before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn component(row: &Row) -> Result<Component, StoreError> {

@@ -12,28 +12,35 @@ use shared::{
 };
 
 const FIND: &str = "SELECT id, type, subject, tenant_id, token_sha256, admin_role, rights, description, labels, created_by, \
-    created_at, expires_at, lifetime_seconds, login_at, predecessor, revoked_at FROM credentials WHERE id = $1";
+    created_at, expires_at, lifetime_seconds, login_at, predecessor, revoked_at, chain, lingers_until FROM credentials WHERE id = $1";
 const PAGE: &str = "SELECT id, type, subject, tenant_id, token_sha256, admin_role, rights, description, labels, created_by, \
-    created_at, expires_at, lifetime_seconds, login_at, predecessor, revoked_at FROM credentials \
+    created_at, expires_at, lifetime_seconds, login_at, predecessor, revoked_at, chain, lingers_until FROM credentials \
     WHERE subject = $1 AND id > $2 AND expires_at > $3 AND revoked_at IS NULL ORDER BY id LIMIT $4";
 const PAGE_ALL: &str = "SELECT id, type, subject, tenant_id, token_sha256, admin_role, rights, description, labels, created_by, \
-    created_at, expires_at, lifetime_seconds, login_at, predecessor, revoked_at FROM credentials \
+    created_at, expires_at, lifetime_seconds, login_at, predecessor, revoked_at, chain, lingers_until FROM credentials \
     WHERE id > $1 AND expires_at > $2 AND revoked_at IS NULL ORDER BY id LIMIT $3";
 const INSERT: &str = "INSERT INTO credentials (id, type, subject, tenant_id, token_sha256, key_id, admin_role, rights, \
-    description, labels, created_by, created_at, expires_at, lifetime_seconds, login_at, predecessor) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+    description, labels, created_by, created_at, expires_at, lifetime_seconds, login_at, predecessor, chain) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 const UPDATE: &str =
     "UPDATE credentials SET admin_role = $2, rights = $3, description = $4, labels = $5 WHERE id = $1";
 const UPDATE_SUCCESSORS: &str = "UPDATE credentials SET admin_role = $2, rights = $3 WHERE predecessor = $1";
-const COUNT: &str =
-    "SELECT COUNT(*) AS count FROM credentials WHERE subject = $1 AND expires_at > $2 AND revoked_at IS NULL";
+const COUNT: &str = "SELECT COUNT(DISTINCT chain) AS count FROM credentials \
+    WHERE subject = $1 AND expires_at > $2 AND revoked_at IS NULL";
 const REVOKE: &str = "UPDATE credentials SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
 const REVOKE_SIBLINGS: &str =
     "UPDATE credentials SET revoked_at = $3 WHERE predecessor = $1 AND id <> $2 AND revoked_at IS NULL";
 const SUCCESSORS: &str = "SELECT COUNT(*) AS successors FROM credentials \
     WHERE predecessor = $1 AND created_at > $2 AND revoked_at IS NULL";
+const SHED: &str = "DELETE FROM credentials WHERE predecessor = $1 AND id < \
+    (SELECT MIN(id) FROM (SELECT id FROM credentials WHERE predecessor = $1 ORDER BY id DESC LIMIT $2) AS newest)";
+const LINGER: &str =
+    "UPDATE credentials SET revoked_at = $2, lingers_until = $3 WHERE id = $1 AND revoked_at IS NULL";
+const LINGER_NO_MORE: &str =
+    "UPDATE credentials SET lingers_until = NULL WHERE chain = $1 AND lingers_until IS NOT NULL";
 const SETTLE: &str = "UPDATE credentials SET predecessor = NULL WHERE id = $1";
-const FORGET: &str = "DELETE FROM credentials WHERE expires_at < $1";
+const FORGET: &str = "DELETE FROM credentials WHERE id IN \
+    (SELECT id FROM credentials WHERE expires_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     FIND,
@@ -46,6 +53,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     REVOKE,
     REVOKE_SIBLINGS,
     SUCCESSORS,
+    SHED,
+    LINGER,
+    LINGER_NO_MORE,
     SETTLE,
     FORGET,
 ];
@@ -65,6 +75,10 @@ pub struct CredentialRow {
     pub login_at: Option<Timestamp>,
     /// The token that ends when this one is first used.
     pub predecessor: Option<TokenId>,
+    /// The first token of its chain of refreshes; itself, where it is that.
+    pub chain: TokenId,
+    /// Where its successor is in use: until when it still counts for its browser's requests that were under way.
+    pub lingers_until: Option<Timestamp>,
 }
 
 /// The token of this id.
@@ -127,6 +141,7 @@ pub async fn insert(tx: &mut Tx<'_>, new: &CredentialRow, key: &SigningKeyId) ->
         new.lifetime_seconds.into(),
         new.login_at.into(),
         new.predecessor.as_ref().map(TokenId::as_str).into(),
+        new.chain.as_str().into(),
     ];
     tx.execute(INSERT, &row).await.map(drop)
 }
@@ -179,7 +194,7 @@ pub async fn revoke_successors(tx: &mut Tx<'_>, id: &TokenId, now: Timestamp) ->
     tx.execute(REVOKE_SIBLINGS, &[id.as_str().into(), "".into(), now.into()]).await.map(drop)
 }
 
-/// How many tokens of a subject count now.
+/// How many tokens of a subject count now; a token and those that followed it by refreshes are one.
 ///
 /// # Errors
 /// The store's.
@@ -195,7 +210,23 @@ pub async fn successors(tx: &mut Tx<'_>, id: &TokenId, since: Timestamp) -> Resu
     tx.fetch_one(SUCCESSORS, &[id.as_str().into(), since.into()]).await?.integer("successors")
 }
 
-/// Notes that `used`, a successor of `ended`, is in use: `ended` and its other successors end.
+/// Forgets the successors of a token that wait for their first use, but for the newest `keep`, at least one.
+///
+/// # Errors
+/// The store's.
+pub async fn shed_successors(tx: &mut Tx<'_>, id: &TokenId, keep: i64) -> Result<(), StoreError> {
+    tx.execute(SHED, &[id.as_str().into(), keep.into()]).await.map(drop)
+}
+
+/// Ends what lingers of a chain: one of it was revoked.
+///
+/// # Errors
+/// The store's.
+pub async fn linger_no_more(tx: &mut Tx<'_>, chain: &TokenId) -> Result<(), StoreError> {
+    tx.execute(LINGER_NO_MORE, &[chain.as_str().into()]).await.map(drop)
+}
+
+/// Notes that `used`, a successor of `ended`, is in use: `ended` and its other successors end. `ended` lingers.
 ///
 /// # Errors
 /// The store's.
@@ -203,19 +234,19 @@ pub async fn succeed(
     tx: &mut Tx<'_>,
     used: &TokenId,
     ended: &TokenId,
-    now: Timestamp,
+    (now, lingers_until): (Timestamp, Timestamp),
 ) -> Result<(), StoreError> {
-    tx.execute(REVOKE, &[ended.as_str().into(), now.into()]).await?;
+    tx.execute(LINGER, &[ended.as_str().into(), now.into(), lingers_until.into()]).await?;
     tx.execute(REVOKE_SIBLINGS, &[ended.as_str().into(), used.as_str().into(), now.into()]).await?;
     tx.execute(SETTLE, &[used.as_str().into()]).await.map(drop)
 }
 
-/// Forgets tokens that ended before `before`.
+/// Forgets at most `most` tokens that ended before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 const fn type_word(token_type: TokenType) -> &'static str {
@@ -253,5 +284,7 @@ fn credential(row: &Row) -> Result<CredentialRow, StoreError> {
         lifetime_seconds: row.integer("lifetime_seconds")?,
         login_at: row.maybe_time("login_at")?,
         predecessor: row.maybe_text("predecessor")?.map(|_| row.parsed("predecessor")).transpose()?,
+        chain: row.parsed("chain")?,
+        lingers_until: row.maybe_time("lingers_until")?,
     })
 }

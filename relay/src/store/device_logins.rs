@@ -11,7 +11,8 @@ const FIND: &str = "SELECT challenge, device_code, nonce, begun_at, interval_sec
     WHERE handle_sha256 = $1";
 const WAIT: &str = "UPDATE device_logins SET interval_seconds = $2, ask_at = $3 WHERE handle_sha256 = $1";
 const TAKE: &str = "DELETE FROM device_logins WHERE handle_sha256 = $1";
-const FORGET: &str = "DELETE FROM device_logins WHERE expires_at < $1";
+const FORGET: &str = "DELETE FROM device_logins WHERE handle_sha256 IN \
+    (SELECT handle_sha256 FROM device_logins WHERE expires_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[INSERT, COUNT, FIND, WAIT, TAKE, FORGET];
 
@@ -93,12 +94,12 @@ pub async fn take(tx: &mut Tx<'_>, handle: SecretDigest) -> Result<bool, StoreEr
     Ok(tx.execute(TAKE, &[digest.as_str().into()]).await? == 1)
 }
 
-/// Forgets logins that ended before `before`.
+/// Forgets at most `most` logins that ended before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn login(row: &Row) -> Result<DeviceLogin, StoreError> {

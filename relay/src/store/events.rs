@@ -24,7 +24,8 @@ const ANY_LEFT: &str = "SELECT id FROM events WHERE number IS NULL LIMIT 1";
 const NUMBER: &str = "UPDATE events SET number = next.number FROM (SELECT id, \
     CAST($1 AS BIGINT) + ROW_NUMBER() OVER (ORDER BY occurred_at, id) AS number FROM (SELECT id, occurred_at FROM events \
     WHERE number IS NULL ORDER BY occurred_at, id LIMIT $2) AS waiting) AS next WHERE events.id = next.id";
-const FORGET: &str = "DELETE FROM events WHERE occurred_at < $1 AND number IS NOT NULL";
+const FORGET: &str = "DELETE FROM events WHERE id IN \
+    (SELECT id FROM events WHERE occurred_at < $1 AND number IS NOT NULL LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[INSERT, PAGE, AFTER, AFTER_OF, ANY_LEFT, NUMBER, FORGET];
 
@@ -138,12 +139,12 @@ pub async fn number(tx: &mut Tx<'_>, limit: i64) -> Result<u64, StoreError> {
     Ok(numbered)
 }
 
-/// Forgets events of before `before`.
+/// Forgets at most `most` events of before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn kept(row: &Row) -> Result<Kept, StoreError> {

@@ -8,7 +8,8 @@ const FIND: &str = "SELECT content_sha256, answer FROM idempotent_answers \
 const INSERT: &str = "INSERT INTO idempotent_answers \
     (subject, method, idempotency_key, content_sha256, answer, created_at) VALUES ($1, $2, $3, $4, $5, $6) \
     ON CONFLICT (subject, method, idempotency_key) DO NOTHING";
-const FORGET: &str = "DELETE FROM idempotent_answers WHERE created_at < $1";
+const FORGET: &str = "DELETE FROM idempotent_answers WHERE (subject, method, idempotency_key) IN \
+    (SELECT subject, method, idempotency_key FROM idempotent_answers WHERE created_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[FIND, INSERT, FORGET];
 
@@ -54,10 +55,10 @@ pub async fn insert(
     if tx.execute(INSERT, &row).await? == 1 { Ok(()) } else { Err(StoreError::Race) }
 }
 
-/// Forgets answers older than `before`.
+/// Forgets at most `most` answers older than `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }

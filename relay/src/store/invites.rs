@@ -11,7 +11,8 @@ const PAGE: &str = "SELECT id, tenant_id, project_id, role, secret_sha256, creat
 const INSERT: &str = "INSERT INTO invites (id, tenant_id, project_id, role, secret_sha256, created_by, created_at, expires_at) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 const REMOVE: &str = "DELETE FROM invites WHERE id = $1";
-const FORGET: &str = "DELETE FROM invites WHERE expires_at < $1";
+const FORGET: &str = "DELETE FROM invites WHERE id IN \
+    (SELECT id FROM invites WHERE expires_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[FIND, PAGE, INSERT, REMOVE, FORGET];
 
@@ -73,12 +74,12 @@ pub async fn remove(tx: &mut Tx<'_>, id: &InviteId) -> Result<(), StoreError> {
     tx.execute(REMOVE, &[id.as_str().into()]).await.map(drop)
 }
 
-/// Forgets invites that ended before `before`.
+/// Forgets at most `most` invites that ended before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn both(row: &Row) -> Result<(Invite, SecretDigest), StoreError> {

@@ -41,8 +41,8 @@ const DECIDE: &str = "UPDATE join_requests SET state = $2, expires_at = $3, deci
 const END: &str = "UPDATE join_requests SET state = $2 WHERE id = $1 AND state IN ('pending', 'approved')";
 const OVERDUE: &str = "SELECT token_id FROM join_requests \
     WHERE state = $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 100";
-const FORGET: &str =
-    "DELETE FROM join_requests WHERE state IN ('consumed', 'denied', 'expired') AND expires_at < $1";
+const FORGET: &str = "DELETE FROM join_requests WHERE id IN \
+    (SELECT id FROM join_requests WHERE state IN ('consumed', 'denied', 'expired') AND expires_at < $1 LIMIT $2)";
 const ANY_OPEN: &str = "SELECT id FROM join_requests \
     WHERE pool_id = $1 AND state IN ('pending', 'approved') AND expires_at > $2 LIMIT 1";
 const COUNT_PENDING: &str =
@@ -231,12 +231,12 @@ pub async fn overdue(
     rows.iter().map(|row| row.parsed("token_id")).collect()
 }
 
-/// Forgets requests that have ended, by themselves or otherwise, and would have ended by themselves before `before`.
+/// Forgets at most `most` requests that have ended, by themselves or otherwise, and would have ended by themselves before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<(), StoreError> {
-    tx.execute(FORGET, &[before.into()]).await.map(drop)
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 /// Whether a request of the pool is pending or approved, and its time not over.

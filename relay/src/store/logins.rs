@@ -9,7 +9,8 @@ const INSERT: &str = "INSERT INTO logins (code_sha256, challenge, issuer, issuer
     logged_in_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const TAKE: &str = "DELETE FROM logins WHERE code_sha256 = $1 \
     RETURNING challenge, issuer, issuer_subject, login, display_name, admin_role, logged_in_at, expires_at";
-const FORGET: &str = "DELETE FROM logins WHERE expires_at < $1";
+const FORGET: &str = "DELETE FROM logins WHERE code_sha256 IN \
+    (SELECT code_sha256 FROM logins WHERE expires_at < $1 LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[INSERT, TAKE, FORGET];
 
@@ -57,12 +58,12 @@ pub async fn take(tx: &mut Tx<'_>, code: SecretDigest) -> Result<Option<Login>, 
     tx.fetch_optional(TAKE, &[digest.as_str().into()]).await?.map(|row| login(&row)).transpose()
 }
 
-/// Forgets logins that ended before `before`.
+/// Forgets at most `most` logins that ended before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn login(row: &Row) -> Result<Login, StoreError> {

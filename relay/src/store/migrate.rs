@@ -57,8 +57,9 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         name: "0014_audit_marks",
         sql: include_str!("../../migrations/0014_audit_marks.sql"),
     },
-    Migration { version: 15, name: "0015_metal", sql: include_str!("../../migrations/0015_metal.sql") },
-    Migration { version: 16, name: "0016_rotation", sql: include_str!("../../migrations/0016_rotation.sql") },
+    Migration { version: 15, name: "0015_chains", sql: include_str!("../../migrations/0015_chains.sql") },
+    Migration { version: 16, name: "0016_metal", sql: include_str!("../../migrations/0016_metal.sql") },
+    Migration { version: 17, name: "0017_rotation", sql: include_str!("../../migrations/0017_rotation.sql") },
 ];
 
 /// What a migration did.

@@ -6,8 +6,9 @@ use shared::{id::SigningKeyId, time::Timestamp};
 const FIND: &str = "SELECT id, sealed_key, created_at FROM signing_keys WHERE id = $1";
 const NEWEST: &str = "SELECT id, sealed_key, created_at FROM signing_keys ORDER BY id DESC LIMIT 1";
 const INSERT: &str = "INSERT INTO signing_keys (id, sealed_key, created_at) VALUES ($1, $2, $3)";
-const FORGET: &str = "DELETE FROM signing_keys WHERE created_at < $1 \
-    AND NOT EXISTS (SELECT 1 FROM credentials WHERE credentials.key_id = signing_keys.id)";
+const FORGET: &str = "DELETE FROM signing_keys WHERE id IN \
+    (SELECT id FROM signing_keys WHERE created_at < $1 \
+    AND NOT EXISTS (SELECT 1 FROM credentials WHERE credentials.key_id = signing_keys.id) LIMIT $2)";
 
 pub(super) const STATEMENTS: &[&str] = &[FIND, NEWEST, INSERT, FORGET];
 
@@ -51,12 +52,12 @@ pub async fn insert(tx: &mut Tx<'_>, new: &SealedKey) -> Result<(), StoreError> 
     tx.execute(INSERT, &row).await.map(drop)
 }
 
-/// Forgets keys made before `before` of which no token is left.
+/// Forgets at most `most` keys made before `before` of which no token is left.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[before.into()]).await
+pub async fn forget(tx: &mut Tx<'_>, before: Timestamp, most: i64) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[before.into(), most.into()]).await
 }
 
 fn key(row: &Row) -> Result<SealedKey, StoreError> {

@@ -17,6 +17,10 @@ const PAGE: &str = "SELECT id, queue, type, state, once, attempts, last_error, d
     WHERE id > $1 AND ($2 = '' OR queue = $2) ORDER BY id LIMIT $3";
 const PAGE_OF_STATE: &str = "SELECT id, queue, type, state, once, attempts, last_error, due_at, created_at, ended_at FROM tasks \
     WHERE state = $4 AND id > $1 AND ($2 = '' OR queue = $2) ORDER BY id LIMIT $3";
+const PAGE_BACK: &str = "SELECT id, queue, type, state, once, attempts, last_error, due_at, created_at, ended_at FROM tasks \
+    WHERE ($1 = '' OR id < $1) AND ($2 = '' OR queue = $2) ORDER BY id DESC LIMIT $3";
+const PAGE_OF_STATE_BACK: &str = "SELECT id, queue, type, state, once, attempts, last_error, due_at, created_at, ended_at FROM tasks \
+    WHERE state = $4 AND ($1 = '' OR id < $1) AND ($2 = '' OR queue = $2) ORDER BY id DESC LIMIT $3";
 const COUNTS: &str = "SELECT queue, state, COUNT(*) AS count, MIN(created_at) AS oldest_created_at FROM tasks \
     GROUP BY queue, state ORDER BY queue, state";
 const IS_DUE: &str = "SELECT id FROM tasks WHERE type = $1 AND due_at <= $2 LIMIT 1";
@@ -37,16 +41,19 @@ const WAITING: &str =
 const COMPLETE: &str = "UPDATE tasks SET state = 'completed', due_at = NULL, ended_at = $2 WHERE id = $1";
 const SUCCESSOR: &str = "SELECT other.id FROM tasks JOIN tasks other ON other.task_key = tasks.task_key \
     AND other.due_at IS NOT NULL AND other.id <> tasks.id WHERE tasks.id = $1";
-const REOPEN: &str =
-    "UPDATE tasks SET state = 'pending', attempts = 0, due_at = $2, ended_at = NULL WHERE id = $1";
+const REOPEN: &str = "UPDATE tasks SET state = 'pending', attempts = 0, due_at = $2, \
+    ended_at = CASE WHEN state = 'archived' THEN NULL ELSE ended_at END WHERE id = $1";
 const REMOVE: &str = "DELETE FROM tasks WHERE id = $1";
-const FORGET: &str = "DELETE FROM tasks WHERE state = $1 AND ended_at < $2";
+const FORGET: &str = "DELETE FROM tasks WHERE id IN \
+    (SELECT id FROM tasks WHERE state = $1 AND ended_at < $2 LIMIT $3)";
 
 pub(super) const STATEMENTS: &[&str] = &[
     INSERT,
     FIND,
     PAGE,
     PAGE_OF_STATE,
+    PAGE_BACK,
+    PAGE_OF_STATE_BACK,
     COUNTS,
     IS_DUE,
     DUE,
@@ -160,7 +167,8 @@ pub async fn lock(tx: &mut Tx<'_>, id: &TaskId) -> Result<Option<Task>, StoreErr
     tx.lock_optional(FIND, &[id.as_str().into()]).await?.map(|row| task(&row)).transpose()
 }
 
-/// At most `limit` tasks behind `after`, of one queue unless it is empty and in one state if told so, in order of id.
+/// At most `limit` tasks behind `after`, of one queue unless it is empty and in one state if told so, in order of id, or the
+/// other way round.
 ///
 /// # Errors
 /// The store's.
@@ -168,16 +176,17 @@ pub async fn page(
     tx: &mut Tx<'_>,
     queue: &str,
     state: Option<TaskState>,
-    after: &str,
+    (after, newest_first): (&str, bool),
     limit: i64,
 ) -> Result<Vec<Task>, StoreError> {
+    let (all, of_state) = if newest_first { (PAGE_BACK, PAGE_OF_STATE_BACK) } else { (PAGE, PAGE_OF_STATE) };
     let args = [after.into(), queue.into(), limit.into()];
     let rows = match state {
         Some(state) => {
             let [after, queue, limit] = args;
-            tx.fetch_all(PAGE_OF_STATE, &[after, queue, limit, state.as_str().into()]).await?
+            tx.fetch_all(of_state, &[after, queue, limit, state.as_str().into()]).await?
         }
-        None => tx.fetch_all(PAGE, &args).await?,
+        None => tx.fetch_all(all, &args).await?,
     };
     rows.iter().map(task).collect()
 }
@@ -348,12 +357,17 @@ pub async fn remove(tx: &mut Tx<'_>, id: &TaskId) -> Result<(), StoreError> {
     tx.execute(REMOVE, &[id.as_str().into()]).await.map(drop)
 }
 
-/// Forgets tasks that are in this state since before `before`.
+/// Forgets at most `most` tasks that are in this state since before `before`.
 ///
 /// # Errors
 /// The store's.
-pub async fn forget(tx: &mut Tx<'_>, state: TaskState, before: Timestamp) -> Result<u64, StoreError> {
-    tx.execute(FORGET, &[state.as_str().into(), before.into()]).await
+pub async fn forget(
+    tx: &mut Tx<'_>,
+    state: TaskState,
+    before: Timestamp,
+    most: i64,
+) -> Result<u64, StoreError> {
+    tx.execute(FORGET, &[state.as_str().into(), before.into(), most.into()]).await
 }
 
 fn task(row: &Row) -> Result<Task, StoreError> {

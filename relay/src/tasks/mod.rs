@@ -48,9 +48,9 @@ use shared::{
 
 /// The longest payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 16 << 10;
-/// The longest that a task waits, or is leased, in seconds (9 hours). One that is due later than that was written while the
+/// The longest that a task waits, or is leased, in seconds: as a lease. One that is due later than that was written while the
 /// database's clock was ahead, and is due now.
-pub const LONGEST_SECONDS: u32 = 9 * 3600;
+pub use crate::store::leases::LONGEST_SECONDS;
 
 /// Where tasks of kindred kinds wait.
 #[derive(Debug)]

@@ -20,7 +20,9 @@ mod sweep;
 mod tests;
 
 use crate::{
+    events::Kind as EventKind,
     fault::Fault,
+    nearest::nearest,
     random::Random,
     seal::{KeyRing, Place},
     store::{
@@ -65,6 +67,19 @@ pub fn matches(patterns: &[String], event_type: &str) -> bool {
         None => pattern == event_type,
     };
     patterns.iter().any(one)
+}
+
+/// The first of these that no event is of: its place, and the rule that it breaks. Pure.
+#[must_use]
+pub fn unknown(patterns: &[String]) -> Option<(usize, String)> {
+    let known = || EventKind::ALL.into_iter().map(EventKind::as_str);
+    let is_known = |pattern: &String| known().any(|kind| matches(std::slice::from_ref(pattern), kind));
+    let (at, pattern) = patterns.iter().enumerate().find(|(_, pattern)| !is_known(pattern))?;
+    let near = match nearest(pattern, known()).as_slice() {
+        [] => String::new(),
+        near => format!("near it: {}; ", near.join(", ")),
+    };
+    Some((at, format!("there is no event of this type; {near}README.md lists them all, under \"Webhooks\"")))
 }
 
 /// Gives numbers to events that have none, and asks for the deliveries that follow from that; says how many got one.

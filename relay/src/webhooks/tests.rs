@@ -97,7 +97,7 @@ async fn tasks(desk: &Desk, state: TaskState) -> usize {
         .relay
         .store
         .read("test", state, |tx, state| {
-            Box::pin(crate::store::tasks::page(tx, QUEUE.name, Some(*state), "", 1_000))
+            Box::pin(crate::store::tasks::page(tx, QUEUE.name, Some(*state), ("", false), 1_000))
         })
         .await;
     found.unwrap().len()

@@ -87,6 +87,9 @@ pub struct ListTasks {
     /// Those in this state alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<TaskState>,
+    /// Whether to begin with the newest; a page's cursor goes on in the same order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_first: Option<bool>,
     /// The page's size, 100 unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageLimit>,
@@ -150,7 +153,7 @@ pub struct TaskAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskList {
-    /// In order of id, which is that of making.
+    /// In order of id, which is that of making, or the other way round.
     pub tasks: Vec<Task>,
     /// Where the next page begins; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -81,6 +81,7 @@ async fn project(relay: &LocalRelay, id: &str) {
 
 on_both_databases!(
     a_stream_tells_what_happens_and_goes_on_where_it_was_cut,
+    a_stream_tells_the_types_that_it_is_asked_for_and_refuses_unknown_ones,
     a_stream_ends_when_its_token_counts_no_more,
     events_are_for_those_who_may_read_them,
 );
@@ -129,6 +130,30 @@ async fn a_stream_tells_what_happens_and_goes_on_where_it_was_cut(database: Data
     let listed = relay.call_as(&bearer, "compute/events/list", &json!({"tenantId": "acme"})).await;
     assert_eq!(listed.status, 200);
     assert!(listed.body["events"].as_array().unwrap().iter().any(|of| of["id"] == first.event["id"]));
+}
+
+async fn a_stream_tells_the_types_that_it_is_asked_for_and_refuses_unknown_ones(database: Database) {
+    let world = World::new(database).await;
+    let (_, bearer) = acme(&world).await;
+    let relay = &world.relay;
+    let asked = "?tenantId=acme&types=security.node.*,iam.project.updated&lastEventId=0";
+    let mut stream = Stream { response: open(relay, &bearer, asked, None).await, text: String::new() };
+    assert_eq!(stream.response.status(), 200);
+    project(relay, "one").await;
+    let renamed = json!({"tenantId": "acme", "projectId": "one", "displayName": "One"});
+    relay.call("iam/projects/update", &renamed).await;
+    assert_eq!(stream.next().await.unwrap().kind, "iam.project.updated");
+    for (types, near) in [
+        ("iam.project.create", "iam.project.created"),
+        ("iam.project.updated,x", "README.md"),
+        ("No!", "type of events"),
+    ] {
+        let refused = open(relay, &bearer, &format!("?tenantId=acme&types={types}"), None).await;
+        assert_eq!(refused.status(), 400, "{types}");
+        let problem: Value = serde_json::from_slice(&refused.bytes().await.unwrap()).unwrap();
+        assert_eq!(problem["errors"][0]["field"], "types", "{problem}");
+        assert!(problem["errors"][0]["message"].as_str().unwrap().contains(near), "{problem}");
+    }
 }
 
 async fn a_stream_ends_when_its_token_counts_no_more(database: Database) {

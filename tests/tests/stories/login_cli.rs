@@ -285,6 +285,12 @@ async fn a_token_is_refreshed_on_the_way_from_three_quarters_of_its_lifetime() {
     assert_eq!(run(call).await.unwrap(), ok);
     assert_eq!(token(), first, "not before three quarters");
     clock.advance(Duration::from_secs(20));
+    // One that could never be refreshed is told of while there is time, at each run.
+    let made = json!({"description": "d", "permissions": [{"subject": "self", "actions": ["iam:tokens:read"]}], "idempotencyKey": "b"});
+    let bare = relay.call_as(&relay.admin(), "iam/tokens/create", &made).await;
+    fs::write(folder.join("tokens/b"), bare.body["secret"].as_str().unwrap()).unwrap();
+    let lacks = "relay token refresh-secret --file HOME/.config/relay/tokens/b";
+    assert_eq!(run(lacks).await.unwrap(), relay::cli::Exit::Refused);
     // By hand, in the file that it is in.
     assert_eq!(run("relay token refresh-secret --file HOME/.config/relay/tokens/a").await.unwrap(), ok);
     let second = token();

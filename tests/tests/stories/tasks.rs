@@ -10,18 +10,21 @@ use nix::{
 use serde_json::{Value, json};
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 use tests::{
     Bcd, Database, FakeMachine, Finished, Hold, Kind, RelayProcess, finish, on_both_databases, program,
+    unique,
 };
 use x509_parser::{prelude::FromDer as _, revocation_list::CertificateRevocationList};
 
 on_both_databases!(
     a_worker_killed_with_a_task_in_work_leaves_it_done_as_if_once,
     what_is_given_up_is_told_and_brought_back,
+    a_watch_goes_on_with_the_credential_that_its_place_has_by_then,
 );
 
 /// The tasks of this story that have not ended well.
@@ -139,8 +142,11 @@ struct Watching(Child, PathBuf);
 
 impl Watching {
     fn start(relay: &RelayProcess, home: &Path) -> Self {
+        Self::with(relay, home, program("relay"))
+    }
+
+    fn with(relay: &RelayProcess, home: &Path, mut command: Command) -> Self {
         let told = home.join("told");
-        let mut command = program("relay");
         command.args(["admin", "tasks", "watch", "--interval", "1s"]).env("RELAY_DATA_DIR", relay.data_dir());
         let command = command.stdout(fs::File::create(&told).unwrap()).stderr(Stdio::null());
         Self(command.spawn().unwrap(), told)
@@ -173,6 +179,33 @@ impl Drop for Watching {
         drop(self.0.kill());
         drop(self.0.wait());
     }
+}
+
+async fn a_watch_goes_on_with_the_credential_that_its_place_has_by_then(database: Database) {
+    let home = tempfile::tempdir().unwrap();
+    let (relay, node) = site(home.path(), &database).await;
+    let mint = async || {
+        let asked = json!({"description": "watch", "adminRole": "VIEWER", "idempotencyKey": unique("key")});
+        let made = relay.call("iam/tokens/create", &asked).await;
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (text(&made["token"]["id"]), text(&made["secret"]))
+    };
+    let (first, second) = (mint().await, mint().await);
+    let file = home.path().join("token");
+    fs::write(&file, &first.1).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = program("relay");
+    command.env("RELAY_TOKEN_FILE", &file);
+    let mut watching = Watching::with(&relay, home.path(), command);
+    watching.wait_for("store.forget", "pending").await;
+    fs::write(&file, &second.1).unwrap();
+    relay.call("iam/tokens/revoke", &json!({"tokenId": first.0})).await;
+    let mend = without_ink(&database).await;
+    relay.call("compute/nodes/ban", &node).await;
+    watching.wait_for("crls.publish", "retry").await;
+    database.change(mend).await;
+    relay.call("iam/tokens/revoke", &json!({"tokenId": second.0})).await;
+    assert_eq!(watching.0.wait().unwrap().code(), Some(3), "there is no other");
 }
 
 async fn what_is_given_up_is_told_and_brought_back(database: Database) {

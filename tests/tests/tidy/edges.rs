@@ -80,6 +80,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("metal::view", Layer::Rules),
     ("metal::workflow", Layer::Rules),
     ("metal::machine", Layer::Rules),
+    ("nearest", Layer::Rules),
     ("random", Layer::Rules),
     ("seal", Layer::Rules),
     ("trusting", Layer::Rules),

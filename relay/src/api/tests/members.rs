@@ -228,8 +228,14 @@ async fn what_a_caller_holds_counts_when_the_place_is_locked() {
         desk.member_of("acme", "ada", "OWNER").await;
         desk.member_of("acme", "bob", "OWNER").await;
         desk.member_of("acme", "eve", "VIEWER").await;
-        let late =
-            crate::auth::tokens::authenticate(&desk.relay, &bob, desk.clock.now()).await.unwrap().unwrap();
+        let late = crate::auth::tokens::authenticate(
+            &desk.relay,
+            (&bob, crate::auth::tokens::Via::Header),
+            desk.clock.now(),
+        )
+        .await
+        .unwrap()
+        .unwrap();
         desk.good(&root(), "iam.members.remove", json!({"tenantId": "acme", "memberId": "bob"})).await;
         let eve = |more: Value| {
             let mut body = json!({"tenantId": "acme", "memberId": "eve"});

@@ -254,6 +254,7 @@ pub(crate) fn who(subject: &str, tenant: &str, grants: Vec<Grant>) -> Principal 
         subject: subject.to_owned(),
         tenant_id: tenant.to_owned(),
         token_id: TokenId::derive(&[1; 32]),
+        chain: TokenId::derive(&[1; 32]),
         token_type: TokenType::User,
         created_by: subject.to_owned(),
         powers: Powers::of(grants),

@@ -149,9 +149,12 @@ async fn a_ban_covers_the_key_and_what_is_named_and_usable() {
         let wider = ban(None, json!(["productUuid", "serial"]));
         let second = desk.good(&root(), "compute.nodes.ban", wider.clone()).await;
         assert_eq!(second["node"]["banReason"], "stolen");
+        let third = desk.good(&root(), "compute.nodes.ban", ban(Some("sold"), json!(null))).await;
+        assert_eq!(third["node"]["banReason"], "sold", "what is said last is not lost");
+        desk.good(&root(), "compute.nodes.ban", ban(Some("stolen"), json!(null))).await;
         assert_eq!(holds(&desk, &id).await.1, ["key", "productUuid", "serial"]);
         desk.good(&root(), "compute.nodes.ban", wider).await;
-        assert_eq!(desk.events().await.len(), 2);
+        assert_eq!(desk.events().await.len(), 4, "one for each that said something new");
         desk.good(&root(), "compute.nodes.unban", named(&id)).await;
         assert_eq!(holds(&desk, &id).await, (vec!["key".into(), "productUuid".into()], vec![]));
         let live = desk.good(&root(), "compute.nodes.get", named(&id)).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    auth::tokens::{self, Purpose},
+    auth::tokens::{self, Purpose, Via},
     call::unauthenticated,
     fault::Fault,
     store::{memberships, projects, tenants, users},
@@ -20,7 +20,7 @@ use shared::{
 
 impl Desk {
     /// A user that has logged in: its own tenant, and a token.
-    pub(super) async fn login(&self, id: &str) -> String {
+    pub(crate) async fn login(&self, id: &str) -> String {
         self.login_as(id, None).await
     }
 
@@ -77,14 +77,14 @@ impl Desk {
 
     /// Asks a method with a bearer token, as a request does.
     pub(super) async fn with(&self, bearer: &str, method: &str, body: Value) -> Result<Value, Problem> {
-        match tokens::authenticate(&self.relay, bearer, self.clock.now()).await.unwrap() {
+        match tokens::authenticate(&self.relay, (bearer, Via::Header), self.clock.now()).await.unwrap() {
             Some(principal) => self.ask(&principal, method, body).await,
             None => Err(unauthenticated()),
         }
     }
 
     /// The answer to what must succeed.
-    pub(super) async fn done(&self, bearer: &str, method: &str, body: Value) -> Value {
+    pub(crate) async fn done(&self, bearer: &str, method: &str, body: Value) -> Value {
         let answer = self.with(bearer, method, body.clone()).await;
         answer.unwrap_or_else(|problem| panic!("{method} {body}: {problem}"))
     }
@@ -102,7 +102,7 @@ impl Desk {
     }
 
     /// Gives a user a role, as the bootstrap admin.
-    pub(super) async fn member_of(&self, tenant: &str, user: &str, role: &str) {
+    pub(crate) async fn member_of(&self, tenant: &str, user: &str, role: &str) {
         let body = json!({"tenantId": tenant, "memberId": user, "role": role});
         self.good(&root(), "iam.members.add", body).await;
     }

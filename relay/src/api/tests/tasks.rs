@@ -78,6 +78,12 @@ async fn admins_see_what_there_is_to_do_and_bring_back_what_was_given_up() {
         assert_eq!(ids(json!({"queue": "other"})).await, Vec::<String>::new());
         let all = desk.pages(&auditor(), "admin.tasks.list", json!({"limit": 1}), ("tasks", "id")).await;
         assert_eq!(all.len(), 2);
+        let back = ids(json!({"limit": 1, "newestFirst": true})).await;
+        assert_eq!(back, [all[1].as_str()]);
+        let rest = ids(json!({"cursor": back[0], "newestFirst": true})).await;
+        assert_eq!(rest, [all[0].as_str()]);
+        let back = ids(json!({"state": "archived", "newestFirst": true})).await;
+        assert_eq!(back, [given_up.as_str()]);
         let counts = desk.good(&auditor(), "admin.tasks.queues", json!({})).await;
         let counted =
             |at: usize| (counts["queues"][at]["state"].clone(), counts["queues"][at]["count"].clone());
@@ -112,6 +118,19 @@ async fn what_is_tried_once_is_not_brought_back_and_what_is_being_done_not_delet
             .transact("claim", (), |tx, ()| Box::pin(async move { Ok(tx.execute(set, &[]).await?) }))
             .await;
         assert_eq!(done.unwrap(), 1);
+        let refused = desk.ask(&root(), "admin.tasks.delete", json!({"taskId": active})).await.unwrap_err();
+        assert!(refused.detail.contains("admin/tasks/get"), "{}", refused.detail);
+        // What comes again, and waits with an error: when it was last done is known also after somebody hastened it.
+        let recurring = asked(&desk, &RETRIED).await;
+        let set = "UPDATE tasks SET state = 'retry', ended_at = 1000 WHERE state = 'pending'";
+        let done: Result<u64, Fault> = desk
+            .relay
+            .store
+            .transact("fail", (), |tx, ()| Box::pin(async move { Ok(tx.execute(set, &[]).await?) }))
+            .await;
+        assert_eq!(done.unwrap(), 1);
+        let hastened = desk.good(&root(), "admin.tasks.retry", json!({"taskId": recurring})).await;
+        assert_eq!(hastened["task"]["endedAt"], "1970-01-01T00:00:01.000Z", "{hastened}");
         for method in ["admin.tasks.delete", "admin.tasks.retry"] {
             let code = desk.code(&root(), method, json!({"taskId": active})).await;
             assert_eq!(code, Some(Code::InvalidState), "{method}");
@@ -237,7 +256,7 @@ async fn nobody_speaks_for_another_component_or_for_the_relay() {
             .relay
             .store
             .transact("forget", day, |tx, day| {
-                Box::pin(async move { Ok(components::forget(tx, *day).await?) })
+                Box::pin(async move { Ok(components::forget(tx, *day, 10).await?) })
             })
             .await;
         assert_eq!(gone.unwrap(), 2);

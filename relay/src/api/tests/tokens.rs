@@ -446,6 +446,41 @@ async fn an_unused_successor_follows_its_predecessor() {
     .await;
 }
 
+/// A refresh is no way to a bucket of one's own, nor to more tokens than one may have, and is never refused for those before.
+#[tokio::test]
+async fn a_chain_of_refreshes_is_one_token() {
+    at_a_desk(async |desk| {
+        let chain = async |bearer: &str| {
+            let via = crate::auth::tokens::Via::Header;
+            let found = crate::auth::tokens::authenticate(&desk.relay, (bearer, via), desk.clock.now()).await;
+            found.unwrap().map(|principal| principal.chain)
+        };
+        let first = desk.login("ada").await;
+        let root = chain(&first).await.unwrap();
+        assert_ne!(chain(&desk.login("ada").await).await, Some(root.clone()), "another login");
+        let mut bearers = Vec::new();
+        for _ in 0..12 {
+            desk.clock.advance(Duration::from_millis(1));
+            bearers.push(created(&desk.done(&first, "iam.tokens.refresh", json!({})).await).1);
+        }
+        let count = async |sql: &'static str| {
+            let row = desk.relay.store.read("test", (), |tx, ()| Box::pin(tx.fetch_one(sql, &[])));
+            row.await.unwrap().integer("n").unwrap()
+        };
+        assert_eq!(count("SELECT COUNT(*) AS n FROM credentials WHERE predecessor IS NOT NULL").await, 8);
+        let counted = desk.relay.store.read("test", desk.clock.now(), |tx, now| {
+            Box::pin(crate::store::credentials::count(tx, "ada", *now))
+        });
+        let counted: Result<i64, crate::store::StoreError> = counted.await;
+        assert_eq!(counted.unwrap(), 2);
+        assert_eq!(chain(&bearers[0]).await, None, "the oldest of those that nobody used");
+        assert_eq!(chain(&bearers[11]).await, Some(root.clone()));
+        let third = created(&desk.done(&bearers[11], "iam.tokens.refresh", json!({})).await).1;
+        assert_eq!(chain(&third).await, Some(root));
+    })
+    .await;
+}
+
 /// Behaviour 54, on a pool of one tenant at the site of another; and what is made by a token of single actions counts.
 #[tokio::test]
 async fn a_token_on_a_pool_holds_nothing_that_its_maker_lacks_there() {

@@ -18,7 +18,7 @@
 //! A pair that was minted and never written is known to nobody and ends by itself. Nothing here keeps the relay from
 //! serving, and no token is in a log or an error.
 
-use super::mint;
+use super::{RENEW_SECONDS, mint};
 use crate::{
     config::ClusterSecret,
     context::Context,
@@ -34,8 +34,6 @@ use shared::{hex, secret::Secret};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How often a new pair is written, in seconds.
-const PERIOD_SECONDS: u32 = 8 * 3600;
 /// How long one relay has to write a pair, in seconds.
 const WRITING_SECONDS: u32 = 60;
 /// When it gives up, counted from before it asked for the lease: the database's clock may not run quite as ours.
@@ -49,7 +47,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 const _: () = assert!(REQUEST_TIMEOUT.as_secs() < GIVE_UP.as_secs());
 const _: () = assert!(GIVE_UP.as_secs() < WRITING_SECONDS as u64);
-const _: () = assert!(WRITING_SECONDS < PERIOD_SECONDS && PERIOD_SECONDS <= leases::LONGEST_SECONDS);
+const _: () = assert!(WRITING_SECONDS < RENEW_SECONDS && RENEW_SECONDS <= leases::LONGEST_SECONDS);
 
 /// Keeps a current pair in the Secret; never ends. What fails is logged and tried again, ever more rarely.
 pub async fn keep(relay: &Context, place: &ClusterSecret) {
@@ -141,7 +139,7 @@ async fn settle(relay: &Context, lease: &Lease, place: &ClusterSecret) -> Result
         .store
         .transact("bootstrap secret", lease, |tx, lease| {
             Box::pin(async move {
-                let ours = leases::renew(tx, lease, PERIOD_SECONDS).await?;
+                let ours = leases::renew(tx, lease, RENEW_SECONDS).await?;
                 if !ours {
                     leases::end(tx, &lease.name).await?;
                 }

@@ -13,7 +13,6 @@ use crate::{
     fault::Fault,
     store::{self, Tx, events, logins::Login, memberships},
 };
-use serde_json::json;
 use shared::{
     api::{
         access::AdminRole,
@@ -131,10 +130,7 @@ async fn made(
     };
     let (token, secret) = tokens::issue(tx, relay, &purpose, now).await?;
     let origin = Origin { actor: user.user_id.clone(), request_id: request_id.to_owned(), at: now };
-    let data = json!({
-        "subject": token.subject, "type": token.token_type, "description": token.description,
-        "createdBy": token.created_by, "expiresAt": token.expires_at,
-    });
+    let data = tokens::told(&token);
     let event =
         Event { kind: Kind::TokenCreated, tenant: &token.tenant_id, subject: token.id.as_str(), data };
     events::insert(tx, &relay.random, &origin, &event).await?;

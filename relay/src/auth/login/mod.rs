@@ -33,11 +33,12 @@ use shared::{
     api::tokens::Token,
     base32,
     problem::{Code, Problem},
-    secret::{Secret, same_bytes},
+    secret::{Reveal, Secret, same_bytes},
     time::Timestamp,
     token::SecretDigest,
 };
 use std::net::IpAddr;
+use zeroize::Zeroizing;
 
 /// How long a person may take at the provider, in seconds (10 minutes).
 pub const PENDING_SECONDS: i64 = 600;
@@ -52,12 +53,12 @@ const PURPOSE: &str = "login";
 /// The longest code of a provider, in bytes.
 const MAX_CODE_BYTES: usize = 4096;
 
-/// What the browser carries, sealed.
+/// What the browser carries, sealed. No `Debug`: what is open of it is the secret of this login.
 #[derive(Serialize, Deserialize)]
 struct Pending {
-    state: String,
-    nonce: String,
-    verifier: String,
+    state: Reveal,
+    nonce: Reveal,
+    verifier: Reveal,
     begun_at: Timestamp,
     ask: Ask,
 }
@@ -119,17 +120,18 @@ pub fn provider(relay: &Context) -> Result<&Provider, Problem> {
 /// NOT_FOUND where there is no provider; UNAVAILABLE where it does not answer.
 pub async fn begin(relay: &Context, callback: &str, ask: Ask) -> Result<Begun, Fault> {
     let provider = provider(relay)?;
-    let drawn = || URL_SAFE_NO_PAD.encode(relay.random.bytes::<32>());
+    let drawn = || Secret::new(URL_SAFE_NO_PAD.encode(relay.random.bytes::<32>())).reveal();
     let pending =
         Pending { state: drawn(), nonce: drawn(), verifier: drawn(), begun_at: relay.clock.now(), ask };
     let asked = Asked {
-        state: &pending.state,
-        nonce: &pending.nonce,
-        challenge: &s256(&pending.verifier),
+        state: pending.state.expose(),
+        nonce: pending.nonce.expose(),
+        challenge: &s256(pending.verifier.expose()),
         redirect_uri: callback,
     };
     let location = provider.authorization(&asked).await.map_err(|error| told(&error))?;
-    let plain = serde_json::to_vec(&pending).map_err(Fault::internal("writing a login"))?;
+    let plain =
+        serde_json::to_vec(&pending).map(Zeroizing::new).map_err(Fault::internal("writing a login"))?;
     let cookie = relay.keys.seal_carried(PURPOSE, &plain, &relay.random);
     Ok(Begun { location, cookie: cookie.map_err(Fault::internal("sealing a login"))? })
 }
@@ -150,7 +152,8 @@ pub async fn finish(
     let pending = cookie.and_then(|cookie| opened(relay, cookie)).filter(|pending| {
         let state = answer.state.unwrap_or_default();
         let age = now.seconds().saturating_sub(pending.begun_at.seconds());
-        (0..=PENDING_SECONDS).contains(&age) && same_bytes(state.as_bytes(), pending.state.as_bytes())
+        (0..=PENDING_SECONDS).contains(&age)
+            && same_bytes(state.as_bytes(), pending.state.expose().as_bytes())
     });
     let Some(pending) = pending else {
         let detail =
@@ -253,9 +256,9 @@ async fn identified(
     let brought = Brought {
         code,
         issuer: answer.issuer,
-        verifier: &pending.verifier,
+        verifier: pending.verifier.expose(),
         redirect_uri: callback,
-        nonce: &pending.nonce,
+        nonce: pending.nonce.expose(),
         begun_at: pending.begun_at,
         now,
     };

@@ -2,12 +2,13 @@
 
 use crate::{
     access,
-    outside::client::{REQUEST_TIMEOUT, innermost},
+    outside::client::{REQUEST_TIMEOUT, innermost, wiped},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header};
 use shared::secret::Secret;
 use std::{io, path::Path};
+use zeroize::Zeroizing;
 
 /// Why there is nothing to read.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum FetchError {
     },
 }
 
+/// An answer, which may hold a token.
+pub(super) type Bytes = Zeroizing<Vec<u8>>;
+
 /// Asks the provider.
 pub(super) struct Fetch(Client);
 
@@ -55,7 +59,7 @@ impl Fetch {
         what: &'static str,
         url: Url,
         max_bytes: usize,
-    ) -> Result<Vec<u8>, FetchError> {
+    ) -> Result<Bytes, FetchError> {
         let (status, body) = ask(what, self.0.get(url), max_bytes).await?;
         if status == StatusCode::OK { Ok(body) } else { Err(FetchError::Status { what, status }) }
     }
@@ -68,13 +72,13 @@ impl Fetch {
         form: &[(&str, &str)],
         basic: Option<(&str, &Secret)>,
         max_bytes: usize,
-    ) -> Result<Result<Vec<u8>, Vec<u8>>, FetchError> {
+    ) -> Result<Result<Bytes, Bytes>, FetchError> {
         let mut request = self
             .0
             .post(url)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header(header::ACCEPT, "application/json")
-            .body(encoded(form));
+            .body(wiped(encoded(form)));
         if let Some((name, secret)) = basic {
             request = request.header(header::AUTHORIZATION, authorization(what, name, secret)?);
         }
@@ -90,10 +94,10 @@ async fn ask(
     what: &'static str,
     request: RequestBuilder,
     max_bytes: usize,
-) -> Result<(StatusCode, Vec<u8>), FetchError> {
+) -> Result<(StatusCode, Bytes), FetchError> {
     let transport = |error: reqwest::Error| FetchError::Transport { what, why: why(&error) };
     let mut response: Response = request.send().await.map_err(transport)?;
-    let mut body = Vec::new();
+    let mut body = Bytes::new(Vec::new());
     while let Some(chunk) = response.chunk().await.map_err(transport)? {
         if body.len() + chunk.len() > max_bytes {
             return Err(FetchError::TooLong { what, max_bytes });
@@ -111,20 +115,40 @@ fn why(error: &reqwest::Error) -> String {
     innermost(error)
 }
 
-/// `application/x-www-form-urlencoded`.
-fn encoded(pairs: &[(&str, &str)]) -> String {
-    let mut url = Url::parse("https://form/").ok();
-    if let Some(url) = &mut url {
-        url.query_pairs_mut().extend_pairs(pairs);
+/// `application/x-www-form-urlencoded` (WHATWG URL, 5.2). Written here, so that a secret in it is wiped with it.
+fn encoded(pairs: &[(&str, &str)]) -> Bytes {
+    let bytes = pairs.iter().map(|(name, value)| name.len().saturating_add(value.len()).saturating_add(2));
+    // Room for all of it, so that nothing is copied on the way.
+    let mut form = Bytes::new(Vec::with_capacity(bytes.sum::<usize>().saturating_mul(3)));
+    for (name, value) in pairs {
+        if !form.is_empty() {
+            form.push(b'&');
+        }
+        encode(&mut form, name);
+        form.push(b'=');
+        encode(&mut form, value);
     }
-    url.as_ref().and_then(Url::query).unwrap_or_default().to_owned()
+    form
+}
+
+fn encode(form: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'*' | b'-' | b'.' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => form.push(byte),
+            b' ' => form.push(b'+'),
+            other => form.extend(format!("%{other:02X}").bytes()),
+        }
+    }
 }
 
 /// Name and secret as RFC 6749, 2.3.1 has them: each form-encoded before they are joined.
 fn authorization(what: &'static str, name: &str, secret: &Secret) -> Result<header::HeaderValue, FetchError> {
-    let part = |text: &str| encoded(&[("", text)]).trim_start_matches('=').to_owned();
-    let pair = Secret::new(format!("{}:{}", part(name), part(secret.expose())));
-    let value = Secret::new(format!("Basic {}", STANDARD.encode(pair.expose())));
+    let mut pair = Bytes::new(Vec::with_capacity((name.len() + secret.expose().len()) * 3 + 1));
+    encode(&mut pair, name);
+    pair.push(b':');
+    encode(&mut pair, secret.expose());
+    let pair = Secret::new(STANDARD.encode(&pair));
+    let value = Secret::new(format!("Basic {}", pair.expose()));
     let mut value = header::HeaderValue::from_str(value.expose())
         .map_err(|error| FetchError::Transport { what, why: error.to_string() })?;
     value.set_sensitive(true);
@@ -142,7 +166,11 @@ mod tests {
 
     #[test]
     fn names_and_secrets_are_encoded_before_they_are_joined() {
-        assert_eq!(encoded(&[("a", "b c"), ("d", "&=+")]), "a=b+c&d=%26%3D%2B");
+        let form = [("a", "b c"), ("d", "&=+"), ("e", "~é*-._09azAZ")];
+        let mut by_url = Url::parse("https://form/").unwrap();
+        by_url.query_pairs_mut().extend_pairs(form);
+        assert_eq!(str::from_utf8(&encoded(&form)).unwrap(), by_url.query().unwrap());
+        assert_eq!(encoded(&[]).as_slice(), b"");
         let value = authorization("x", "a:b", &Secret::new("p w=".to_owned())).unwrap();
         let basic = STANDARD.decode(value.to_str().unwrap().strip_prefix("Basic ").unwrap()).unwrap();
         assert_eq!(basic, b"a%3Ab:p+w%3D");

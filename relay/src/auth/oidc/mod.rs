@@ -265,7 +265,7 @@ impl Provider {
         at: &Discovered,
         url: &Url,
         mut form: Vec<(&str, &str)>,
-    ) -> Result<Result<Vec<u8>, Vec<u8>>, OidcError> {
+    ) -> Result<Result<fetch::Bytes, fetch::Bytes>, OidcError> {
         let client_id = self.settings.client_id.as_str();
         let secret = self.client_secret()?;
         let mut basic = None;

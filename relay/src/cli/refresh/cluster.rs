@@ -4,10 +4,10 @@
 //! and the others take what it wrote. A successor that was not written is known to nobody, and ends when the one in the
 //! Secret is first used. Until then the token of before counts, so that nothing is lost whoever dies where.
 
-use super::{Failure, successor};
+use super::{Failure, prove, successor};
 use crate::{
     auth::jwt::Said,
-    cli::{World, call::Relay, operate, target::Target},
+    cli::{World, call::Relay, exit::Exit, operate, target::Target},
     config::{ClusterSecret, SERVICE_ACCOUNT},
     kubernetes::Cluster,
 };
@@ -73,9 +73,19 @@ pub(super) async fn refresh(
         let token = Secret::new(found.text.expose().trim().to_owned());
         let before = of(&token)?;
         if !before.is_due(world.clock.now()) {
+            prove(&relay, &token).await?;
             return Ok((of(&token)?, before));
         }
-        let fresh = successor(&relay, &token).await?;
+        let fresh = match successor(&relay, &token).await {
+            // Whoever was first has used the one that it wrote: that one is in the Secret.
+            Err(failure) if failure.exit() == Exit::Unauthenticated && tries < TRIES => {
+                if cluster.read(name, key).await?.text.expose().trim() == token.expose() {
+                    return Err(failure);
+                }
+                continue;
+            }
+            fresh => fresh?,
+        };
         match cluster.exchange(name, key, &fresh, &found).await {
             Err(error) if error.is_conflict() && tries < TRIES => {}
             written => return written.map_err(Failure::from).and_then(|()| Ok((before, of(&fresh)?))),

@@ -8,17 +8,20 @@
 use super::House;
 use crate::{
     audit::sealer,
-    auth::keys::SIGNS_SECONDS,
     context::Context,
     fault::Fault,
     join::queue,
     store::{
-        certificates, components, credentials, device_logins, events, idempotency, invites, join_requests,
-        logins, signing_keys, tasks,
+        StoreError, Tx, certificates, components, credentials, device_logins, events, idempotency, invites,
+        join_requests, logins, signing_keys, tasks,
     },
     tasks::{Attempt, Ended, Failure, Kind, Manner, Queue, runner::Handlers},
 };
-use shared::api::{components::SILENT_SECONDS, tasks::TaskState};
+use futures_util::future::BoxFuture;
+use shared::{
+    api::{components::SILENT_SECONDS, tasks::TaskState},
+    time::Timestamp,
+};
 use std::{future::Future, sync::Arc};
 
 /// How long an answer is kept for its retry, in seconds (one day).
@@ -29,6 +32,10 @@ const EVENTS_SECONDS: i64 = 400 * 86_400;
 const CERTIFICATES_SECONDS: i64 = 60 * 86_400;
 /// How long a join request that has ended is kept, in seconds (90 days).
 const REQUESTS_SECONDS: i64 = 90 * 86_400;
+/// How many rows are forgotten in one transaction: nobody's change waits long for it.
+const ROWS_AT_ONCE: i64 = 1_000;
+/// How many such transactions a sweep makes for a family of rows.
+const MAX_ROUNDS: u32 = 100;
 /// How often each sweep is done, in seconds.
 const PERIOD_SECONDS: u32 = 60;
 
@@ -90,30 +97,61 @@ impl House {
     }
 }
 
+/// What is over by then, so many rows of it; how many there were.
+type Forgets = for<'a, 'c> fn(&'a mut Tx<'c>, Timestamp, i64) -> BoxFuture<'a, Result<u64, StoreError>>;
+
+/// The rows of each family, and how long after their end they are kept, in seconds.
+const OVER: &[(i64, Forgets)] = &[
+    (ANSWERS_SECONDS, |tx, before, most| Box::pin(idempotency::forget(tx, before, most))),
+    (0, |tx, before, most| Box::pin(credentials::forget(tx, before, most))),
+    (0, |tx, before, most| Box::pin(invites::forget(tx, before, most))),
+    (0, |tx, before, most| Box::pin(logins::forget(tx, before, most))),
+    (0, |tx, before, most| Box::pin(device_logins::forget(tx, before, most))),
+    (EVENTS_SECONDS, |tx, before, most| Box::pin(events::forget(tx, before, most))),
+    (CERTIFICATES_SECONDS, |tx, before, most| Box::pin(certificates::forget(tx, before, most))),
+    (REQUESTS_SECONDS, |tx, before, most| Box::pin(join_requests::forget(tx, before, most))),
+    (SILENT_SECONDS, |tx, before, most| Box::pin(components::forget(tx, before, most))),
+];
+
+/// The keys of tokens, long after they signed the last one.
+const KEYS: Forgets = |tx, before, most| Box::pin(signing_keys::forget(tx, before, most));
+
 async fn forget(relay: &Context, kept: Kept) -> Result<(), Fault> {
-    relay
-        .store
-        .transact("forget", (relay.clock.now(), kept), |tx, (now, kept)| {
-            Box::pin(async move {
-                idempotency::forget(tx, now.plus_seconds(-ANSWERS_SECONDS)).await?;
-                credentials::forget(tx, *now).await?;
-                invites::forget(tx, *now).await?;
-                logins::forget(tx, *now).await?;
-                device_logins::forget(tx, *now).await?;
-                events::forget(tx, now.plus_seconds(-EVENTS_SECONDS)).await?;
-                signing_keys::forget(tx, now.plus_seconds(-2 * SIGNS_SECONDS)).await?;
-                certificates::forget(tx, now.plus_seconds(-CERTIFICATES_SECONDS)).await?;
-                join_requests::forget(tx, now.plus_seconds(-REQUESTS_SECONDS)).await?;
-                components::forget(tx, now.plus_seconds(-SILENT_SECONDS)).await?;
-                // A task's times are the database's, whose clock nobody watches: both must say that it is over.
-                let now = tx.database_time().await?.min(*now);
-                for (state, days) in
-                    [(TaskState::Completed, kept.completed_days), (TaskState::Archived, kept.archived_days)]
-                {
-                    tasks::forget(tx, state, now.plus_seconds(-86_400 * i64::from(days))).await?;
-                }
-                Ok(())
+    let keys = (2 * relay.signing_keys.signs_seconds(), KEYS);
+    for (seconds, forgets) in OVER.iter().chain([&keys]) {
+        let before = relay.clock.now().plus_seconds(-seconds);
+        in_rounds(|| {
+            relay.store.transact("forget", (before, forgets), |tx, (before, forgets)| {
+                Box::pin(async move { Ok::<_, Fault>(forgets(tx, *before, ROWS_AT_ONCE).await?) })
             })
         })
-        .await
+        .await?;
+    }
+    for (state, days) in
+        [(TaskState::Completed, kept.completed_days), (TaskState::Archived, kept.archived_days)]
+    {
+        let work = (state, 86_400 * i64::from(days), relay.clock.now());
+        in_rounds(|| relay.store.transact("forget", work, |tx, work| Box::pin(forget_tasks(tx, *work))))
+            .await?;
+    }
+    Ok(())
+}
+
+async fn forget_tasks(
+    tx: &mut Tx<'_>,
+    (state, seconds, now): (TaskState, i64, Timestamp),
+) -> Result<u64, Fault> {
+    // A task's times are the database's, whose clock nobody watches: both must say that it is over.
+    let now = tx.database_time().await?.min(now);
+    Ok(tasks::forget(tx, state, now.plus_seconds(-seconds), ROWS_AT_ONCE).await?)
+}
+
+/// Forgets some rows at a time, a transaction each, until few are left, or it is time for others: the next sweep goes on.
+async fn in_rounds<F: Future<Output = Result<u64, Fault>>>(round: impl Fn() -> F) -> Result<(), Fault> {
+    for _ in 0..MAX_ROUNDS {
+        if round().await? < ROWS_AT_ONCE.unsigned_abs() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }

@@ -231,6 +231,28 @@ async fn a_relay_that_has_just_begun_tells_of_its_fleet() {
 }
 
 #[tokio::test]
+async fn what_is_over_is_forgotten_some_rows_at_a_time_until_all_are_gone() {
+    const ANSWERS: &str = "INSERT INTO idempotent_answers (subject, method, idempotency_key, content_sha256, answer, created_at) \
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) \
+        SELECT 's', 'm', CAST(i AS TEXT), 'd', '{}', $1 + (CASE WHEN i > 2490 THEN 172800000 ELSE 0 END) FROM n";
+    let world = World::trusting().await;
+    let store = &world.house.relay.store;
+    let long_ago = world.clock.now().plus_seconds(-2 * DAY);
+    let made: Result<u64, StoreError> = store
+        .transact("make", long_ago, |tx, at| {
+            Box::pin(async move { tx.execute(ANSWERS, &[(*at).into()]).await })
+        })
+        .await;
+    assert_eq!(made.unwrap(), 2500);
+    world.keep().await;
+    let left = store.read("left", (), |tx, ()| {
+        Box::pin(tx.fetch_one("SELECT COUNT(*) AS n FROM idempotent_answers", &[]))
+    });
+    let left: Result<_, StoreError> = left.await;
+    assert_eq!(left.unwrap().integer("n").unwrap(), 10);
+}
+
+#[tokio::test]
 async fn ended_tasks_and_silent_components_are_kept_for_their_time() {
     const TASK: &str = "INSERT INTO tasks (id, queue, type, state, once, payload, attempts, holder, fence, created_at, ended_at) \
         VALUES ($1, 'q', 'k', $2, 0, 'null', 1, '', 1, 0, $3)";
