@@ -216,7 +216,7 @@ fn aim(call: &Call, url: Option<&WebhookUrl>, types: Option<&[EventPattern]>) ->
     };
     match types.iter().position(|pattern| !is_known(pattern)) {
         Some(at) => {
-            let rule = "there is no event of this type; README.md lists them all, under \"Webhooks\"";
+            let rule = "there is no event of this type; README.md (of the package in /usr/share/doc/relay) lists them all, under \"Webhooks\"";
             Err(Problem::invalid_field(format!("types.{at}"), rule))
         }
         None => Ok(()),

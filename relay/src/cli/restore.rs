@@ -156,7 +156,7 @@ fn told(settings: &Settings, forgotten: &Forgotten) -> String {
     let Forgotten { join_tokens, join_requests, credentials, invites } = forgotten;
     format!(
         "{} is restored; {join_tokens} join tokens, {join_requests} join requests, {credentials} API tokens and logins and {invites} \
-         invites have ended\nnext: relay/operators.md, \"Restore\": ban and release again what was since the backup, before machines \
+         invites have ended\nnext: operators.md in /usr/share/doc/relay, \"Restore\": ban and release again what was since the backup, before machines \
          reach the relay",
         settings.database_url.redacted()
     )
