@@ -3,6 +3,7 @@
 mod agent;
 mod join;
 mod pages;
+mod reset;
 mod settings;
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     identity::Report,
     node::{self, Node},
     notify::Notifier,
-    state::{self, Noted, StateDir, StateError},
+    state::{self, Noted, State},
     status::{self, Status},
     token::{CREDENTIALS, Sources},
     tpm::{self, Tpm},
@@ -250,7 +251,7 @@ fn with_settings(flags: &Flags, command: &Command, settings: Settings) -> Result
         Command::Run => on_runtime(run(flags, settings))?,
         Command::Status { ready: true, .. } => on_runtime(ready(&settings))?,
         Command::Status { json, .. } => on_runtime(status(&settings, *json))?,
-        Command::Reset { keep_key } => reset(&settings, *keep_key),
+        Command::Reset { keep_key } => reset::run(&settings, *keep_key),
         Command::Agent { .. } | Command::Config { .. } | Command::Completion { .. } | Command::Man { .. } => {
             Ok(Exit::Done)
         }
@@ -372,29 +373,15 @@ async fn ready(settings: &Settings) -> Result<Exit, Failure> {
     match asked.await {
         Ok((true, status)) => print(&status.state),
         Ok((false, status)) => print(&status.to_line()).map(|_| Exit::Transient),
-        Err(error) => Err(none(&format!("no bcd answers at {}: {error}", socket.display()))),
+        Err(error) => Err(none(&match over(settings) {
+            Some(line) => line,
+            None => format!("no bcd answers at {}: {error}", socket.display()),
+        })),
     }
 }
 
-fn reset(settings: &Settings, keep_key: bool) -> Result<Exit, Failure> {
-    let dir = StateDir::open(&settings.state_dir).map_err(|error| match error {
-        // Trying again helps as little as with wrong usage.
-        StateError::Busy(folder) => {
-            let folder = folder.display();
-            let rule = format!("bcd is at work in {folder}: stop it first (systemctl stop bcd), then reset");
-            Failure::new(Exit::Usage, rule)
-        }
-        error => error.into(),
-    })?;
-    // A state that can't be read is forgotten all the same.
-    let node = state::read(dir.path()).ok().and_then(|stored| Status::of(&stored).node_id);
-    dir.forget(keep_key)?;
-    let key = if keep_key { "; its key is kept" } else { " and its key" };
-    print(&match node {
-        Some(node) => format!(
-            "forgotten: node {node}{key}. The relay still has it; to free its identity there: relay nodes release {node} \
-             --pool POOL"
-        ),
-        None => format!("forgotten: what this machine knew of its join{key}"),
-    })
+/// What ended bcd for good, if that did.
+fn over(settings: &Settings) -> Option<String> {
+    let stored = state::read(&settings.state_dir).ok()?;
+    matches!(stored.state, State::Final(_)).then(|| Status::of(&stored).to_line())
 }

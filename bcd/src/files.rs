@@ -133,8 +133,45 @@ pub fn locked(folder: &Path, files: &[&str]) -> Option<String> {
     ))
 }
 
+/// Why the user of bcd's unit may not read this file, and what helps; `None` where it may, or where there is no such user.
+#[must_use]
+pub fn kept_from_the_unit(path: &Path) -> Option<String> {
+    let user = User::from_name(BCD.user).ok().flatten()?;
+    kept_from(&As { uid: user.uid.as_raw(), gid: user.gid.as_raw() }, path)
+}
+
+fn kept_from(user: &As, path: &Path) -> Option<String> {
+    let bits_of = |at: &Path| if at == path { 4 } else { 1 };
+    let passes = |at: &Path| stat(at).is_none_or(|stat| stat.lets(user.uid, user.gid, bits_of(at)));
+    if path.ancestors().filter(|at| !at.as_os_str().is_empty()).all(passes) {
+        return None;
+    }
+    Some(explain(user, &Attempt { path, wants: Use::Read, service: BCD }, Barrier::Denied))
+}
+
 fn stat(path: &Path) -> Option<Stat> {
     fs::metadata(path).ok().map(|found| Stat { uid: found.uid(), gid: found.gid(), mode: found.mode() })
+}
+
+/// This machine, asked by another user.
+struct As {
+    uid: u32,
+    gid: u32,
+}
+
+impl System for As {
+    fn stat(&self, path: &Path) -> Option<Stat> {
+        stat(path)
+    }
+    fn user(&self, uid: u32) -> Option<String> {
+        Machine.user(uid)
+    }
+    fn group(&self, gid: u32) -> Option<String> {
+        Machine.group(gid)
+    }
+    fn asks(&self) -> (u32, u32) {
+        (self.uid, self.gid)
+    }
 }
 
 /// This machine and this process.
@@ -177,6 +214,23 @@ mod tests {
         fs::write(&file, "12345").unwrap();
         assert_eq!(read(&file, 5).unwrap(), b"12345");
         assert!(read(&file, 4).unwrap_err().to_string().contains("more than 4 bytes"));
+    }
+
+    #[test]
+    fn what_the_unit_may_not_read_is_named_with_its_remedy() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let file = folder.path().join("token");
+        fs::write(&file, "x").unwrap();
+        let said = |mode: u32| {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            kept_from(&As { uid: 4711, gid: 4712 }, &file)
+        };
+        assert_eq!(said(0o644), None);
+        let text = said(0o640).unwrap();
+        let remedy = format!("4711:4712 asks; run: chgrp 4712 {0} && chmod g+r {0}", file.display());
+        assert!(text.contains("mode 0640") && text.ends_with(&remedy), "{text}");
+        assert_eq!(kept_from(&As { uid: 4711, gid: 4712 }, &folder.path().join("absent")), None);
     }
 
     #[test]

@@ -164,6 +164,15 @@ pub async fn drawn(
     ca::create(trust_domain, Roots::drawn(), now, keys, random).map_err(Fault::internal("making the CAs"))
 }
 
+/// Whether an empty store could be begun with these settings; one that could not leaves neither key nor database behind.
+///
+/// # Errors
+/// There is no name for the trust domain.
+pub fn may_begin(settings: &Settings) -> Result<(), Fault> {
+    let taken = settings.trust_domain_at(settings.listen);
+    taken.map(drop).map_err(Fault::internal("taking a trust domain"))
+}
+
 /// The master key. It is made only for a store that holds nothing yet: a relay without its key must not make another.
 ///
 /// # Errors
@@ -175,6 +184,7 @@ pub async fn master_key(settings: &Settings, store: &Store, random: &Random) -> 
         .map_err(|source| MasterKeyError::Read { path: path.clone(), source })
         .map_err(Fault::internal("looking for the master key"))?;
     let key = if missing && is_empty(store).await? {
+        may_begin(settings)?;
         MasterKey::create(path, random)
     } else {
         MasterKey::load(path, settings.credentials_dir.as_deref())

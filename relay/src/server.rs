@@ -75,6 +75,9 @@ impl Relay {
     /// # Errors
     /// As [`serve`].
     pub async fn start(settings: Settings, clock: Clock, random: Random) -> Result<Self, ServeError> {
+        if settings.database_url.file().is_some_and(|file| !file.exists()) {
+            first_start::may_begin(&settings).map_err(ServeError::start("opening the installation"))?;
+        }
         let lock = claimed(&settings.data_dir)?;
         let store = Store::open(settings.database_url.expose())
             .await

@@ -164,7 +164,7 @@ fn denied(system: &dyn System, attempt: &Attempt<'_>) -> String {
                      an attribute (lsattr)"
                 .to_owned(),
         }
-    } else if named(stat.uid, attempt.service.user) {
+    } else if named(stat.uid, attempt.service.user) || is_for_the_service(system, attempt, stat) {
         // The service itself can use it: a person asks.
         format!("ask as {} or as root", attempt.service.user)
     } else if uid == 0 {
@@ -186,6 +186,14 @@ fn denied(system: &dyn System, attempt: &Attempt<'_>) -> String {
         }
     };
     format!("{found}; {remedy}")
+}
+
+/// Whether somebody has let the service's group do what is wanted.
+fn is_for_the_service(system: &dyn System, attempt: &Attempt<'_>, stat: Stat) -> bool {
+    let bits = if stat.is_folder() { 1 } else { 4 };
+    attempt.wants == Use::Read
+        && (stat.mode >> 3) & bits == bits
+        && system.group(stat.gid).is_some_and(|group| group == attempt.service.user)
 }
 
 /// Whether this is the program's own to have: what it wants to keep, and the folder that it keeps it in.
@@ -343,6 +351,11 @@ mod tests {
         let attempt = Attempt { path, wants: Use::Read, service: SERVICE };
         let text = explain(&Fake { files, asks: 998 }, &attempt, Barrier::Denied);
         assert!(text.ends_with("; run: chgrp relay /relay.toml && chmod g+r /relay.toml"), "{text}");
+        // It is as it is to be: who asks is not whom it is for.
+        let given = Stat { uid: 0, gid: 998, mode: FILE | 0o640 };
+        let files = HashMap::from([("/", stat(FOLDER, 0o755)), ("/relay.toml", given)]);
+        let text = explain(&Fake { files, asks: 1000 }, &attempt, Barrier::Denied);
+        assert!(text.ends_with("; ask as relay or as root"), "{text}");
     }
 
     #[test]

@@ -9,9 +9,10 @@ use crate::{
         fragment::{TOKEN_VARIABLE, unknown_variables},
     },
     failure::{Exit, Failure},
-    state,
+    files, state,
     token::Sources,
 };
+use nix::unistd::geteuid;
 use std::io::{self, Write as _};
 
 /// `bcd config show`.
@@ -37,7 +38,13 @@ pub(super) fn check(flags: &Flags) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, text));
     }
     if let Some(text) = without_token(&settings) {
-        warn(&text);
+        warn(&format!("{text}; a credential of systemd is seen by its unit alone"));
+    }
+    if geteuid().is_root()
+        && let Some(TokenFile::Path(path)) = &settings.token_file
+        && let Some(text) = files::kept_from_the_unit(path)
+    {
+        warn(&format!("the unit's bcd can't read the join token: {text}"));
     }
     print("the settings are valid")
 }

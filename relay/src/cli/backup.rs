@@ -18,7 +18,7 @@ use std::{
 enum BackupError {
     /// A server's database, which its own tools copy.
     #[error(
-        "{0} is on a database server: use its own tools, such as `pg_dump --format=custom --file=FILE`; relay/operators.md, \"Backup\""
+        "{0} is on a database server: use its own tools, such as `pg_dump --format=custom --file=FILE`; operators.md in /usr/share/doc/relay, \"Backup\""
     )]
     Server(String),
     /// There is no store.
@@ -47,6 +47,16 @@ impl BackupError {
     }
 }
 
+/// Where the master key is: a credential is there for the relay's unit alone.
+fn key(settings: &Settings) -> String {
+    let file = &settings.master_key_file;
+    if file.exists() {
+        file.display().to_string()
+    } else {
+        "the credential relay.master-key of the relay's unit".to_owned()
+    }
+}
+
 fn remedy(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AlreadyExists {
         "; a backup overwrites nothing: name another"
@@ -64,7 +74,7 @@ pub(super) fn run(flags: &ArgMatches, world: &World<'_>) -> Exit {
     let out = PathBuf::from(flags.get_one::<String>("out").map_or("", String::as_str));
     match local::finish(back_up(&settings, &out, world.random)) {
         Ok(Ok(())) => {
-            let (out, key) = (out.display(), settings.master_key_file.display());
+            let (out, key) = (out.display(), key(&settings));
             terminal::say(&format_args!(
                 "{out} is complete; it needs the master key ({key}): keep that elsewhere"
             ));

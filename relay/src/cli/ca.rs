@@ -31,7 +31,7 @@ pub(super) const ROTATABLE: [&str; 6] =
 
 /// What to do about CAs that only an offline root can sign.
 const SIGN_OFFLINE: &str = "next: `relay ca requests --out DIR` writes requests for all issuing CAs; let your offline roots \
-    sign them, then `relay ca install` (relay/operators.md has the commands)";
+    sign them, then `relay ca install` (operators.md in /usr/share/doc/relay has the commands)";
 
 /// The columns of its tables, and which hold times; the last only in wide ones.
 const COLUMNS: [(&str, bool); 8] = [

@@ -95,6 +95,10 @@ fn files(settings: &Settings) -> Vec<Finding> {
     if let Some(home) = Home::of(dir) {
         findings.extend(owners::look(home, &kept_elsewhere(settings)));
     }
+    let stray = dir.join("master.key");
+    if stray != settings.master_key_file && stray.exists() {
+        findings.push(judge::stray_key(&stray, &settings.master_key_file));
+    }
     findings.push(space(dir));
     findings.extend(running(dir));
     findings
@@ -156,7 +160,7 @@ fn running(dir: &Path) -> Option<Finding> {
         Err(error) => Finding::wrong(
             "relay",
             format!("{text} does not answer: {error}"),
-            "start it again; its log says why it ended",
+            "start it again (systemctl start relay); its log says why it ended (journalctl -u relay)",
         ),
     })
 }

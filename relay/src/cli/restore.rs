@@ -164,7 +164,8 @@ fn told(settings: &Settings, (forgotten, machines): &Ended) -> String {
     };
     format!(
         "{} is restored; {join_tokens} join tokens, {join_requests} join requests, {credentials} API tokens and logins and {invites} \
-         invites have ended{halted}\nnext: relay/operators.md, \"Restore\": ban and release again what was since the backup, before machines \
+         invites have ended{halted}\nnext: operators.md in /usr/share/doc/relay, \"Restore\": ban and release again what was since the \
+         backup, before machines \
          reach the relay",
         settings.database_url.redacted()
     )

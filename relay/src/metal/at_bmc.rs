@@ -5,7 +5,7 @@ use super::{
     bmc::{Bmc, BmcError, Networks, Reason, Said},
     boot,
     causes::Cause,
-    ends::{self, Halt, On, done, failed, later, over, save, save_last, with},
+    ends::{self, Halt, On, done, failed, later, over, save, save_last, shut_out, with},
     facts::{Asked, Machine, TlsTrust},
     rotate, settle,
     workflow::{self, Step, power},
@@ -57,6 +57,12 @@ pub(super) async fn act(relay: &Context, machine: Machine, step: Option<Step>) -
 /// The store's.
 pub(super) async fn keep_on(relay: &Context, machine: Machine, look_seconds: u32) -> Result<On, Fault> {
     let networks = networks(relay, &machine).await?;
+    if machine.reach.tls == TlsTrust::FirstUse {
+        return pinned(relay, machine, &networks).await;
+    }
+    if shut_out(&machine, relay.clock.now()).is_some() {
+        return Ok(On::Later(look_seconds, machine.version));
+    }
     let looked = timeout(STEP_TIME, async {
         match rotate::opened(relay, machine.clone(), &networks).await? {
             Some((machine, Ok(bmc))) => {
@@ -215,6 +221,7 @@ async fn identified(
             let mut machine = machine.clone();
             let refused = settle::identity(tx, &machine, now).await?;
             if refused.is_none() {
+                machine.tainted |= settle::was_somebodys(tx, &machine).await?;
                 save_last(tx, &mut machine, now).await?;
             }
             Ok::<_, Halt>((machine, refused))

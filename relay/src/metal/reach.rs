@@ -168,8 +168,8 @@ fn settled(
 ) -> (Reach, Option<Option<Credentials>>) {
     let Some(before) = before else { return (reach, Some(given)) };
     let moved = (&before.address, before.protocol) != (&reach.address, reach.protocol);
-    if moved && reach.tls == before.tls && matches!(reach.tls, TlsTrust::Pin(_)) {
-        // The pin was the other BMC's.
+    if moved && reach.tls == before.tls && !matches!(reach.tls, TlsTrust::Ca(_)) {
+        // A pin was the other BMC's, and so was the word that none is needed.
         reach.tls = TlsTrust::Unsaid;
     }
     let other = moved || reach.tls != before.tls;

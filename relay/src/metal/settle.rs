@@ -76,11 +76,31 @@ pub(super) async fn identity(
         return Ok(Some(Cause::IdentityTaken.told_of(message)));
     }
     for anchor in &wanted {
-        identities::hold(tx, &machine.site_id, anchor, &machine.node_id).await?;
+        // Another one enrolls at this moment: look again, and find it.
+        if !identities::hold(tx, &machine.site_id, anchor, &machine.node_id).await? {
+            return Err(StoreError::Race.into());
+        }
     }
     nodes::set_identity(tx, &machine.node_id, &claimed).await?;
     enter(tx, machine, &wanted, now).await?;
     Ok(None)
+}
+
+/// Whether this machine was retired before with somebody's data on its disks: as another node, whose row is all that knows.
+///
+/// # Errors
+/// The store's.
+pub(super) async fn was_somebodys(tx: &mut Tx<'_>, machine: &Machine) -> Result<bool, Fault> {
+    let retired = metal::tainted_and_retired(tx, &machine.site_id).await?;
+    let same = |left: &Option<String>, right: &Option<String>| {
+        left.as_ref().zip(right.as_ref()).is_some_and(|(left, right)| left.eq_ignore_ascii_case(right))
+    };
+    let own = &machine.identity;
+    Ok(retired.iter().any(|before| {
+        same(&before.product_uuid, &own.product_uuid)
+            || same(&before.serial, &own.serial)
+            || before.macs.iter().any(|mac| own.macs.contains(mac))
+    }))
 }
 
 /// Enters the machine in its pool's inventory, so that discovery knows it; one without identifiers is not entered.

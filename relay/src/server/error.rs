@@ -120,7 +120,7 @@ fn listening(source: &io::Error) -> &'static str {
             "this machine has no such address; listen on one that it has, or on 0.0.0.0 or [::] with a url (listen and url in relay.toml, or --listen and --url)"
         }
         io::ErrorKind::PermissionDenied => {
-            "a port below 1024 needs CAP_NET_BIND_SERVICE, which relay.service takes away; take another port, or see \"A port below 1024\" in operators.md"
+            "a port below 1024 needs CAP_NET_BIND_SERVICE, which relay.service takes away; take another port, or see \"A port below 1024\" in operators.md (/usr/share/doc/relay)"
         }
         _ => "is the address one of this machine's?",
     }

@@ -6,7 +6,7 @@ use crate::metal::facts::{Boot, Machine, Reach};
 use serde_json::json;
 use shared::{
     api::{
-        metal::{LastError, MetalState, NodeCertificate, PowerTarget, WaitingFor},
+        metal::{LastError, MachineIdentity, MetalState, NodeCertificate, PowerTarget, WaitingFor},
         node::Trust,
         nodes::NodeState,
     },
@@ -58,6 +58,8 @@ const UNSETTLED: &str = "SELECT node_id FROM metal WHERE node_id > $1 AND (wante
     ORDER BY node_id LIMIT $2";
 const TAINT_ALL: &str = "UPDATE metal SET tainted = 1 WHERE state <> 'retired'";
 const COUNT: &str = "SELECT state, COUNT(*) AS count FROM metal GROUP BY state";
+const TAINTED_AND_RETIRED: &str =
+    "SELECT identity FROM metal WHERE site_id = $1 AND state = 'retired' AND tainted = 1";
 const AT_BOOT: &str = "SELECT node_id FROM metal WHERE boot_path_sha256 = $1";
 const NUDGE: &str = "UPDATE metal SET version = version + 1 WHERE node_id = $1";
 const AGENT_JOINED: &str = "UPDATE metal SET agent_key = $3, identity = $4, version = version + 1 \
@@ -78,6 +80,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     UNSETTLED,
     TAINT_ALL,
     COUNT,
+    TAINTED_AND_RETIRED,
     AT_BOOT,
     NUDGE,
     AGENT_JOINED,
@@ -202,6 +205,15 @@ pub async fn taint_all(tx: &mut Tx<'_>) -> Result<(), StoreError> {
 pub async fn count_by_state(tx: &mut Tx<'_>) -> Result<Vec<(MetalState, i64)>, StoreError> {
     let rows = tx.fetch_all(COUNT, &[]).await?;
     rows.iter().map(|row| Ok((row.word("state")?, row.integer("count")?))).collect()
+}
+
+/// What the machines of a site are that were retired with somebody's data on their disks.
+///
+/// # Errors
+/// The store's.
+pub async fn tainted_and_retired(tx: &mut Tx<'_>, site_id: &str) -> Result<Vec<MachineIdentity>, StoreError> {
+    let rows = tx.fetch_all(TAINTED_AND_RETIRED, &[site_id.into()]).await?;
+    rows.iter().map(|row| row.json("identity")).collect()
 }
 
 /// The machine whose agent is started by the image at this path.

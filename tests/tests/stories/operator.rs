@@ -195,6 +195,27 @@ fn the_doctor_finds_what_is_wrong_and_the_pin_stays() {
     assert_eq!(lost.code, Some(1), "{lost}");
 }
 
+#[test]
+fn a_first_start_that_is_refused_leaves_neither_key_nor_database() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let serve =
+        format!("serve --data-dir {} --listen 0.0.0.0:0 --metrics-listen 127.0.0.1:0", data.display());
+    let refused = relay(&serve, &[]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("url"), "{refused}");
+    assert!(!data.join("master.key").exists() && !data.join("relay.db").exists());
+
+    // One that an earlier release left behind is pointed at where another one is in use.
+    let running = start(home.path());
+    let kept = home.path().join("kept.key");
+    let key = running.data_dir().join("master.key");
+    fs::rename(&key, &kept).unwrap();
+    fs::write(&key, "11".repeat(32)).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let told = running.command(&["doctor", "--master-key-file", kept.to_str().unwrap()]);
+    assert!(told.code == Some(0) && told.stdout.contains("is not the one in use"), "{told}");
+}
+
 #[tokio::test]
 async fn a_backup_of_a_relay_that_runs_is_whole_and_overwrites_nothing() {
     let home = tempfile::tempdir().unwrap();

@@ -165,9 +165,17 @@ pub(super) fn store(place: &str, error: &StoreError) -> Finding {
 /// No relay listens by this folder.
 pub(super) fn none_runs(ran_before: bool) -> Finding {
     if ran_before {
-        return Finding::warn("relay", "it is down: none runs on this folder".to_owned(), "start it");
+        return Finding::warn(
+            "relay",
+            "it is down: none runs on this folder".to_owned(),
+            "start it: systemctl start relay, or `relay serve`",
+        );
     }
-    Finding::note("relay", "none runs on this folder".to_owned(), "start it with `relay serve`")
+    Finding::note(
+        "relay",
+        "none runs on this folder".to_owned(),
+        "start it: systemctl start relay, or `relay serve`",
+    )
 }
 
 /// A master key that can't be used. The error says its remedy, but where the file itself is lost.
@@ -238,6 +246,13 @@ pub(super) fn master_key_place(data_dir: &Path, master_key: &Path) -> Finding {
         return Finding::warn("master key", text, remedy);
     }
     Finding::good("master key", format!("its place is {shown}, apart from the data folder"))
+}
+
+/// A key in the data folder that is not the one in use: somebody may take it for that, and keep the wrong one.
+pub(super) fn stray_key(stray: &Path, master_key: &Path) -> Finding {
+    let text = format!("{} is not the one in use, which is {}", stray.display(), master_key.display());
+    let remedy = "if nothing was ever sealed by it, as after a first start that failed, remove it";
+    Finding::warn("master key", text, remedy)
 }
 
 pub(super) fn space(free_bytes: u64) -> Finding {

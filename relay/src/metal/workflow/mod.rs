@@ -180,6 +180,8 @@ pub(crate) struct Plan {
     pub(crate) wipes: bool,
     /// Somebody's data may be on the disks.
     pub(crate) tainted: bool,
+    /// Its enrollment failed: the BMC may be another machine's.
+    pub(crate) unproven: bool,
 }
 
 impl Plan {
@@ -190,6 +192,7 @@ impl Plan {
             in_band: machine.options == Options::InBand,
             wipes: matches!(machine.options, Options::Deploy { wipe: true, .. }),
             tainted: machine.tainted,
+            unproven: machine.began_from == MetalState::EnrollFailed,
         }
     }
 }
@@ -222,6 +225,8 @@ pub(crate) fn steps(state: MetalState, plan: Plan) -> Vec<Step> {
         MetalState::Rescuing => with_agent(&[], &[S::Rescue]),
         MetalState::Unrescuing => vec![S::PowerOff, S::Clear, S::StartSystem],
         MetalState::Releasing => with_agent(&[S::Revoke], &[S::Erase, S::ShutDown, S::Clear]),
+        // Whose BMC it is was never found out: nothing is asked of it.
+        MetalState::Retiring if plan.unproven => vec![S::Revoke],
         MetalState::Retiring => vec![S::Clear, S::PowerOff],
         _ => Vec::new(),
     }
@@ -268,7 +273,12 @@ mod tests {
     use std::collections::HashSet;
 
     fn plans() -> impl Iterator<Item = Plan> {
-        (0..8).map(|bits| Plan { in_band: bits & 1 > 0, wipes: bits & 2 > 0, tainted: bits & 4 > 0 })
+        (0..16).map(|bits| Plan {
+            in_band: bits & 1 > 0,
+            wipes: bits & 2 > 0,
+            tainted: bits & 4 > 0,
+            unproven: bits & 8 > 0,
+        })
     }
 
     #[test]

@@ -55,8 +55,8 @@ pub(crate) fn next(
     let anew = |asked| Next::Ask(Intent { asked, at: now, since: now, times: 1 });
     let Some(before) = before else { return anew(first) };
     let waited = now.seconds().saturating_sub(before.at.seconds());
-    // A clock that was put back would have it wait for ever.
-    let over = |seconds: i64| waited < 0 || waited >= seconds;
+    // A clock that was put back would have it wait for ever; two relays' clocks may differ by some seconds.
+    let over = |seconds: i64| waited < -SETTLE_SECONDS || waited >= seconds;
     match before.asked {
         Asked::GracefulShutdown if over(SHUTDOWN_SECONDS) => anew(Asked::ForceOff),
         Asked::On | Asked::ForceOff if over(SETTLE_SECONDS) && before.times < MAX_ASKS => {
