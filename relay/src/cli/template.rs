@@ -78,6 +78,7 @@ impl Template {
                     Some(member) => node = member.node,
                     // What stands there goes by names of others, or has one of several forms.
                     None if matches!(node.shape(), Shape::Map | Shape::Other) => break,
+                    None if node.shape() == Shape::Object && members.is_empty() => break,
                     None => {
                         let names: Vec<&str> = members.iter().map(|member| member.name).collect();
                         let near = if names.is_empty() {
