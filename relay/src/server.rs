@@ -75,10 +75,7 @@ impl Relay {
     /// # Errors
     /// As [`serve`].
     pub async fn start(settings: Settings, clock: Clock, random: Random) -> Result<Self, ServeError> {
-        if settings.database_url.file().is_some_and(|file| !file.exists()) {
-            first_start::may_begin(&settings).map_err(ServeError::start("opening the installation"))?;
-        }
-        let lock = claimed(&settings.data_dir)?;
+        let lock = claimed(&settings)?;
         let store = Store::open(settings.database_url.expose())
             .await
             .map_err(ServeError::start("opening the store"))?;
@@ -191,7 +188,11 @@ impl Relay {
 }
 
 /// The data directory, and the lock that says that this relay has it.
-fn claimed(directory: &Path) -> Result<File, ServeError> {
+fn claimed(settings: &Settings) -> Result<File, ServeError> {
+    if settings.database_url.file().is_some_and(|file| !file.exists()) {
+        first_start::may_begin(settings).map_err(ServeError::start("opening the installation"))?;
+    }
+    let directory = &settings.data_dir;
     let lock = claim(directory)?;
     warn_of_root(directory);
     let stale = directory.join("listen");

@@ -141,6 +141,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("join-requests", "Machines that wait for a person's decision"),
     ("join-tokens", "What machines join a pool with"),
     ("members", "Who has which role in a tenant or project"),
+    ("metal", "Machines that are known by their BMC: enroll, deploy, release, retire"),
     ("nodes", "The machines of a pool: show, ban, release"),
     ("pools", "What machines join, and by which policy"),
     ("projects", "Folders of pools within a tenant"),
